@@ -1,0 +1,1 @@
+"""tinycrawl: a polite, exact and repeatable crawler for one site."""

@@ -1,0 +1,205 @@
+"""What the headers and the first bytes of an answer say about its body, and how to decode that body."""
+
+import re
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from io import BytesIO
+
+try:
+    import brotli  # type: ignore[import-untyped]  # it has no type hints
+except ImportError:
+    import brotlicffi as brotli  # type: ignore[import-not-found]  # stands in for it on PyPy
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
+SNIFFED_TYPES = frozenset({"", "application/octet-stream"})  # types that say nothing: the first bytes decide
+SNIFF_BYTES = 1024
+
+_UTF16_BOMS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+# https://mimesniff.spec.whatwg.org/#identifying-a-resource-with-an-unknown-mime-type
+_HTML_START = re.compile(
+    rb"[\t\n\f\r ]*<(?:!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body|br|p|!--)[ >]",
+    re.IGNORECASE,
+)
+_XML_START = re.compile(rb"[\t\n\f\r ]*<\?xml[\t\n\f\r ]")
+_XHTML_TAG = re.compile(rb"<(?:html|!doctype[\t\n\f\r ]+html)[\t\n\f\r >]", re.IGNORECASE)
+
+_CHUNK = 65_536  # bytes decoded in one step
+_MAX_ENCODINGS = 5  # as in curl; a page has one
+_GZIP_MAGIC = b"\x1f\x8b"
+_ZSTD_WINDOW_LOG = 23  # RFC 9659: a zstd stream in HTTP needs no more than 8 MiB of window
+
+
+class ContentError(Exception):
+    """A body that cannot be decoded: raised by `decode_content`.
+
+    *reason* is for the manifest. *retry* is true for cut or corrupt data, which another try may get whole.
+    """
+
+    def __init__(self, reason: str, *, retry: bool) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.retry = retry
+
+
+def media_type(values: Sequence[bytes]) -> str:
+    """Return the type that Content-Type header *values* declare, in lower case; "" if they declare none.
+
+    >>> media_type([b"TEXT/HTML; charset=utf-8"])
+    'text/html'
+    """
+    first = values[0] if values else b""
+    return re.split(b"[,;]", first, maxsplit=1)[0].strip().lower().decode("latin-1")
+
+
+def looks_like_html(start: bytes) -> bool:
+    """Whether a body with these first bytes, already decoded, is HTML; only `SNIFF_BYTES` of them count.
+
+    A tag of the MIME Sniffing standard comes first, or the body is XML and soon has an ``<html>`` or its doctype.
+    """
+    start = start[:SNIFF_BYTES].removeprefix(b"\xef\xbb\xbf")
+    if encoding := _UTF16_BOMS.get(start[:2]):
+        start = start[2:].decode(encoding, "replace").encode("ascii", "replace")
+    if _HTML_START.match(start):
+        return True
+    return _XML_START.match(start) is not None and _XHTML_TAG.search(start) is not None
+
+
+def decode_content(body: bytes, encodings: Sequence[bytes], max_size: int) -> bytes:
+    """Undo the Content-Encoding header values *encodings*; an empty *body* stays empty.
+
+    Strict: what is cut short, damaged or followed by anything else is refused, never returned as if whole. A body
+    that was zipped twice under one gzip is unzipped twice.
+
+    :param max_size: the most bytes to decode to; 0 is no limit.
+    :raises ContentError: an unknown encoding, cut or corrupt data, more than *max_size* bytes.
+    """
+    if not body:
+        return b""
+    stated = [name.strip().lower() for name in b",".join(encodings).decode("latin-1").split(",")]
+    names = [name for name in stated if name not in {"", "identity"}]
+    if len(names) > _MAX_ENCODINGS:
+        raise ContentError(f"too many content-encodings: {len(names)}", retry=False)
+    for name in names:
+        if name not in _DECODERS:
+            raise ContentError(f"unknown content-encoding: {name[:40]}", retry=False)
+    chunks = _slices(body)
+    for name in reversed(names):
+        # What lies between two encodings may be somewhat larger than what comes out in the end.
+        chunks = _bound(_DECODERS[name](chunks), 2 * max_size + _CHUNK if max_size else 0)
+    content = _collect(chunks, max_size)
+    if content.startswith(_GZIP_MAGIC) and not {"gzip", "x-gzip"}.isdisjoint(names):
+        content = _collect(_decode_gzip(_slices(content)), max_size)
+    return content
+
+
+def _slices(data: bytes) -> Iterator[bytes]:
+    return (data[start : start + _CHUNK] for start in range(0, len(data), _CHUNK))
+
+
+def _bound(chunks: Iterator[bytes], max_size: int) -> Iterator[bytes]:
+    size = 0
+    for chunk in chunks:
+        size += len(chunk)
+        if max_size and size > max_size:
+            raise ContentError("too large", retry=False)
+        yield chunk
+
+
+def _collect(chunks: Iterator[bytes], max_size: int) -> bytes:
+    file = BytesIO()
+    file.writelines(_bound(chunks, max_size))
+    return file.getvalue()
+
+
+def _decode_gzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    member = zlib.decompressobj(wbits=31)
+    for chunk in chunks:
+        while True:
+            if member.eof:
+                chunk = chunk.lstrip(b"\0")  # padding, as gzip(1) allows
+                if not chunk:
+                    break
+                member = zlib.decompressobj(wbits=31)
+            try:
+                data = member.decompress(chunk, _CHUNK)
+            except zlib.error:
+                raise ContentError("bad gzip", retry=True) from None
+            yield data
+            chunk = member.unused_data if member.eof else member.unconsumed_tail
+            if not chunk and len(data) < _CHUNK:
+                break
+    if not member.eof:
+        raise ContentError("truncated gzip", retry=True)
+
+
+def _decode_deflate(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    stream = None
+    for chunk in chunks:
+        if stream is None and chunk:
+            # The low bits of a zlib header are 8; raw deflate, which some servers send, does not start so.
+            stream = zlib.decompressobj(wbits=15 if chunk[0] & 15 == 8 else -15)
+        while stream is not None:
+            try:
+                data = stream.decompress(chunk, _CHUNK)
+            except zlib.error:
+                raise ContentError("bad deflate", retry=True) from None
+            yield data
+            chunk = stream.unconsumed_tail
+            if stream.eof or (not chunk and len(data) < _CHUNK):
+                break
+        if stream is not None and stream.unused_data:
+            raise ContentError("bad deflate", retry=True)
+    if stream is None or not stream.eof:
+        raise ContentError("truncated deflate", retry=True)
+
+
+def _decode_brotli(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    stream = brotli.Decompressor()
+    for chunk in chunks:
+        while True:
+            try:
+                data = stream.process(chunk, output_buffer_limit=_CHUNK)
+            except brotli.error:
+                raise ContentError("bad br", retry=True) from None
+            yield data
+            chunk = b""
+            if stream.is_finished() or (not data and stream.can_accept_more_data()):
+                break
+    if not stream.is_finished():
+        raise ContentError("truncated br", retry=True)
+
+
+def _decode_zstd(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: _ZSTD_WINDOW_LOG}
+    frame = zstd.ZstdDecompressor(options=options)
+    for chunk in chunks:
+        while True:
+            if frame.eof:
+                if not chunk:
+                    break
+                frame = zstd.ZstdDecompressor(options=options)
+            try:
+                data = frame.decompress(chunk, _CHUNK)
+            except zstd.ZstdError:
+                raise ContentError("bad zstd", retry=True) from None
+            yield data
+            chunk = frame.unused_data if frame.eof else b""
+            if not chunk and (frame.eof or frame.needs_input):
+                break
+    if not frame.eof:
+        raise ContentError("truncated zstd", retry=True)
+
+
+_DECODERS: dict[str, Callable[[Iterator[bytes]], Iterator[bytes]]] = {
+    "gzip": _decode_gzip,
+    "x-gzip": _decode_gzip,
+    "deflate": _decode_deflate,
+    "br": _decode_brotli,
+    "zstd": _decode_zstd,
+}

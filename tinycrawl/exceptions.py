@@ -1,0 +1,17 @@
+"""The errors that end a crawl, each with who raises it and when."""
+
+
+class TinycrawlError(Exception):
+    """The base of the errors below. Its text is one line, fit to be shown to whoever runs the crawl."""
+
+
+class UsageError(TinycrawlError):
+    """An argument or a setting is wrong: raised by the checks, before anything is created. Exit status 2."""
+
+
+class DirectoryError(TinycrawlError):
+    """A page directory cannot be used or written: raised by ``pagedir``. The text always gives the path."""
+
+
+class CrawlFailed(TinycrawlError):
+    """The crawl as a whole failed: raised by the publisher when its seed is no page. Exit status 1."""

@@ -1,0 +1,152 @@
+"""Plan: one crawl, checked before anything is created: arguments, the site's file, scope, page directory, identity."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scrapy.settings import SETTINGS_PRIORITIES, BaseSettings, Settings
+
+import tinycrawl.settings as project
+from tinycrawl.arguments import Arguments, parse_arguments, parse_seed, show_value
+from tinycrawl.exceptions import DirectoryError, UsageError
+from tinycrawl.scope import Scope
+from tinycrawl.sites import load_site
+from tinycrawl.urls import host_of, site_of
+
+# The settings that decide what is saved: a directory holds pages by one set of these.
+POLICIES = (
+    "ROBOTSTXT_OBEY",
+    "TINYCRAWL_META_ROBOTS",
+    "TINYCRAWL_FOLLOW_NOFOLLOW",
+    "TINYCRAWL_ENCODING",
+    "TINYCRAWL_MAX_LINKS",
+    "TINYCRAWL_MAX_SEGMENT_REPEATS",
+    "DOWNLOAD_MAXSIZE",
+    "REDIRECT_MAX_TIMES",
+    "URLLENGTH_LIMIT",
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one crawl will do. *directory* is absolute; *identity* is the first line of its manifest."""
+
+    arguments: Arguments
+    scope: Scope
+    directory: Path
+    identity: Mapping[str, Any]
+
+    @property
+    def limits(self) -> dict[str, int | None]:
+        """What may differ when a directory is continued, if it is larger."""
+        return {"depth": self.arguments.depth, "max_pages": self.arguments.max_pages}
+
+    def check_limits(self, end: Mapping[str, Any]) -> None:
+        """May a directory whose crawl ended with *end* be continued with these limits?
+
+        :raises DirectoryError: it has gone further than they allow; or depth-first, where pages are not numbered
+            level by level, to another depth.
+        """
+        for name, limit in self.limits.items():
+            before = end.get(name)
+            is_smaller = limit is not None and (before is None or limit < before)
+            if is_smaller or (name == "depth" and self.arguments.order == "depth-first" and limit != before):
+                raise DirectoryError(
+                    f"page directory {self.directory} holds a crawl with {name}={before}, which cannot be continued"
+                    f" with {name}={limit}; fresh=1 discards it"
+                )
+
+
+def make_plan(settings: BaseSettings, given: Mapping[str, object]) -> Plan:
+    """Check *given*, the spider's arguments, and *settings*; apply the site's file and the depth to *settings*.
+
+    The site's file wins over settings.py; what the command line set wins over both.
+
+    :raises UsageError: anything is wrong. Nothing was created.
+    """
+    seed = parse_seed(given.get("seed"))
+    sites = settings["TINYCRAWL_SITES_DIR"]
+    known = [name for name in (*Settings(), *vars(project)) if name.isupper()]
+    site = load_site(host_of(seed), Path(sites) if sites else None, known_settings=known)
+    for name, value in site.settings.items():
+        settings.set(name, value, priority="spider")
+    _check_settings(settings)
+    arguments = parse_arguments(
+        given, max_depth=settings.getint("TINYCRAWL_MAX_DEPTH"), defaults=site.crawl, source=site.path
+    )
+    _set_depth(settings, arguments.depth)
+    if settings["JOBDIR"]:
+        settings.set("JOBDIR", None, priority="cmdline")
+        settings.set("TINYCRAWL_JOBDIR_IGNORED", True, priority="cmdline")
+    policies = {name: _plain(settings, name) for name in POLICIES}
+    scope = Scope(
+        arguments.seed,
+        arguments.scope,
+        domains=arguments.domains,
+        include=re.compile(arguments.include) if arguments.include else None,
+        exclude=re.compile(arguments.exclude) if arguments.exclude else None,
+        max_url_length=settings.getint("URLLENGTH_LIMIT"),
+        max_segment_repeats=settings.getint("TINYCRAWL_MAX_SEGMENT_REPEATS"),
+    )
+    identity = {
+        "seed": arguments.seed,
+        "scope": arguments.scope,
+        "domains": list(arguments.domains),
+        "include": arguments.include,
+        "exclude": arguments.exclude,
+        "order": arguments.order,
+        "duplicates": arguments.duplicates,
+        "policies": policies,
+    }
+    return Plan(arguments, scope, _directory(settings, arguments), identity)
+
+
+def _directory(settings: BaseSettings, arguments: Arguments) -> Path:
+    if arguments.pagedir:
+        return Path(arguments.pagedir).absolute()
+    name = f"{re.sub(r'[^A-Za-z0-9.-]', '_', site_of(arguments.seed))}-{arguments.depth}"
+    if arguments.job:
+        name += f"-{re.sub(r'[^A-Za-z0-9-]', '_', arguments.job)}"
+    return Path(settings["TINYCRAWL_OUTPUT_DIR"], name).absolute()
+
+
+def _set_depth(settings: BaseSettings, depth: int) -> None:
+    asked = settings["DEPTH_LIMIT"]
+    if (settings.getpriority("DEPTH_LIMIT") or 0) > SETTINGS_PRIORITIES["default"] and str(asked) != str(depth):
+        raise UsageError(f"setting `DEPTH_LIMIT`: expected the same as the argument depth={depth}, got {asked!r}")
+    settings.set("DEPTH_LIMIT", depth, priority="spider")
+
+
+def _check_settings(settings: BaseSettings) -> None:
+    """Numbers and flags given as text, or in a site's file, must be such."""
+    for name, default in vars(project).items():
+        if not name.isupper():
+            continue
+        try:
+            if isinstance(default, bool):
+                settings.getbool(name)
+            elif isinstance(default, int | float):
+                if not 0 <= settings.getfloat(name) < float("inf"):
+                    raise ValueError
+                if isinstance(default, int) and name != "DOWNLOAD_DELAY_JITTER":
+                    settings.getint(name)
+            elif isinstance(default, dict):
+                settings.getdict(name)
+        except (ValueError, TypeError):
+            kind = {bool: "0 or 1", dict: "a JSON object"}.get(type(default), "a number, 0 or more")
+            raise UsageError(f"setting `{name}`: expected {kind}, got {show_value(settings[name])}") from None
+    if settings.getint("TINYCRAWL_AHEAD") < 1:
+        raise UsageError(f"setting `TINYCRAWL_AHEAD`: expected 1 or more, got {settings['TINYCRAWL_AHEAD']!r}")
+    encoding = settings["TINYCRAWL_ENCODING"] or None
+    if encoding not in (None, "utf-8"):
+        raise UsageError(f"setting `TINYCRAWL_ENCODING`: expected utf-8 or nothing, got {show_value(encoding)}")
+
+
+def _plain(settings: BaseSettings, name: str) -> Any:
+    """The value of a setting as the manifest keeps it, whether it came as text or not."""
+    default = getattr(project, name)
+    if isinstance(default, bool):
+        return settings.getbool(name)
+    return settings.getint(name) if isinstance(default, int) else settings[name] or None

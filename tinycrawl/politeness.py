@@ -1,0 +1,35 @@
+"""The one place that reaches into Scrapy's downloader slots (`Slot.delay`, `Slot.lastseen`).
+
+Scrapy documents DOWNLOAD_SLOTS for delays known beforehand; a delay that a site asks for while it is crawled can only
+be set on the slot, as Scrapy's own AutoThrottle does. `tests/test_politeness.py` fails if these attributes change.
+"""
+
+from time import monotonic
+
+from scrapy import Request
+from scrapy.crawler import Crawler
+
+_NO_DELAY = 1e-9  # seconds; a slot without any delay does not look at `lastseen`
+
+
+def delay_of(crawler: Crawler, request: Request) -> float:
+    """Seconds between two requests to the host of *request*."""
+    downloader = crawler.engine.downloader
+    return float(downloader._get_slot(request)[1].delay)
+
+
+def lengthen_delay(crawler: Crawler, request: Request, seconds: float) -> None:
+    """Wait at least *seconds* between two requests to the host of *request* from now on."""
+    downloader = crawler.engine.downloader
+    key, slot = downloader._get_slot(request)
+    if seconds > slot.delay:
+        slot.delay = seconds
+        # An idle slot is thrown away after a minute and made anew from these.
+        downloader.per_slot_settings[key] = {**downloader.per_slot_settings.get(key, {}), "delay": seconds}
+
+
+def push_back(crawler: Crawler, request: Request, seconds: float) -> None:
+    """Send nothing to the host of *request* for *seconds* from now."""
+    slot = crawler.engine.downloader._get_slot(request)[1]
+    slot.delay = slot.delay or _NO_DELAY
+    slot.lastseen = max(slot.lastseen, monotonic() + seconds - slot.delay)

@@ -1,0 +1,281 @@
+"""Publisher: what it means that a rank is settled. The same code serves the live crawl and the replay of a manifest.
+
+Called in canonical order only, it decides what becomes a page, which links are new, and what the record says. Seen
+URLs, scope, counts, events and records change here and nowhere else. It knows nothing of Scrapy.
+"""
+
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from tinycrawl import events
+from tinycrawl.exceptions import CrawlFailed
+from tinycrawl.items import Page, Record, Unsaved
+from tinycrawl.markup import decode_body, read_markup
+from tinycrawl.pagedir import Held
+from tinycrawl.plan import Plan
+from tinycrawl.scope import OUT_OF_SCOPE
+from tinycrawl.serial import Link, SerialCrawl, Settled
+from tinycrawl.urls import join_url
+
+logger = logging.getLogger(__name__)
+
+NOINDEX = "noindex"
+IN_WORDS = {"robots": "forbidden by robots.txt", OUT_OF_SCOPE: "it leads out of the crawl's scope"}
+
+
+@dataclass(slots=True)
+class Fetched:
+    """A page that has arrived and waits for its turn.
+
+    *body* is as stored, None while it waits in a file (*held*). *noindex* and *nofollow* are what the headers ask.
+    *is_utf8*: it is stored as UTF-8, whatever *charset* it was served in.
+    """
+
+    status: int
+    content_type: str
+    charset: str
+    is_utf8: bool = False
+    noindex: bool = False
+    nofollow: bool = False
+    held: Held | None = None
+    body: bytes | None = None
+
+    def read(self) -> bytes:
+        if self.body is None:
+            assert self.held is not None
+            self.body = self.held.read()
+        return self.body
+
+    def drop(self) -> None:
+        """Remove the hidden file: the page will not be published."""
+        if self.held is not None:
+            self.held.drop()
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The settings that matter here; the README's table says what each one means. *max_links* 0 is no limit."""
+
+    robots_name: str = "tinycrawl"
+    obey_meta: bool = True
+    follow_nofollow: bool = True
+    max_links: int = 0
+
+
+class Publisher:
+    """Turns what is settled into items and new links."""
+
+    def __init__(self, plan: Plan, serial: SerialCrawl, options: Options) -> None:
+        self.scope = plan.scope
+        self.event: Callable[[int, str, str], None] = events.EventLog(None)
+        self.saved = 0
+        self.saved_bytes = 0
+        self.links_seen = 0
+        self.failed: Counter[str] = Counter()  # URLs by reason
+        self.skipped: Counter[str] = Counter()  # URLs and links by reason
+        self._serial = serial
+        self._depth = plan.arguments.depth
+        self._options = options
+        self._known: dict[str, str | None] = {}  # URL -> the reason why it is refused
+        self._refused: deque[tuple[int, Record]] = deque()  # not yet written, with their depths
+
+    def seed(self, url: str) -> Link:
+        """The link that a crawl begins with."""
+        rank = self._serial.claim(url)
+        assert rank is not None
+        self._known[url] = None
+        return Link(rank, url, 0)
+
+    def redirect_refusal(self, link: Link, url: str) -> str | None:
+        """Why *link* must not be redirected to *url*. The seed may lead the crawl to its real home."""
+        if link.parent is None and (self.scope.in_place(url) or self.scope.may_join(url)):
+            return None
+        return self.scope.refusal(url)
+
+    def publish(self, settled: Settled) -> tuple[Page | Unsaved, list[Link]]:
+        """The item of a settled rank, and the links found on it.
+
+        :raises CrawlFailed: it is the seed that failed.
+        """
+        link, page = settled.link, settled.outcome
+        if not isinstance(page, Fetched):
+            reason = settled.reason or page
+            if link.parent is None:
+                leads = settled.target or "".join(settled.redirects[-1:])
+                more = f" ({leads})" if leads else ""
+                raise CrawlFailed(f"seed {link.url}: {IN_WORDS.get(reason, reason)}{more}")
+            self._tell_failure(link, settled.redirects, reason)
+            return Unsaved(self._record(settled, {"reason": reason}), self.refusals(link.depth)), []
+        url = settled.redirects[-1] if settled.redirects else link.url
+        body = page.read()
+        noindex, nofollow, links = self._read(url, page, body)
+        facts: dict[str, Any] = {"status": page.status, "type": page.content_type, "charset": page.charset}
+        if page.is_utf8:
+            facts["stored"] = "utf-8"
+        if nofollow:
+            facts["nofollow"] = True
+        item: Page | Unsaved
+        if noindex:
+            page.drop()
+            record = self._record(settled, {"reason": NOINDEX} | facts | {"links": links})
+            item = Unsaved(record, self.refusals(link.depth))
+        else:
+            item = self._page(self._record(settled, facts), page)
+        return item, self._tell_page(link, settled.redirects, links, noindex=noindex, nofollow=nofollow)
+
+    def replay(self, record: Record, read_body: Callable[[int], bytes]) -> tuple[Page | None, list[Link]]:
+        """What `publish` gave when *record* was written. A page comes with its docID, anything else without an item.
+
+        :raises ValueError: the record does not follow from those before it.
+        """
+        if self._refused and self._refused[0][1] == record:
+            self._refused.popleft()
+            return None, []
+        redirects = tuple(record.get("redirects", ()))
+        link = self._serial.replay([record["url"], *redirects])
+        if link is None or (link.depth, link.parent) != (record["depth"], record["parent"]):
+            raise ValueError("another URL would be next")
+        if self._refused and self._refused[0][0] <= link.depth:
+            raise ValueError("a refused link is missing before it")
+        reason, nofollow = record.get("reason", ""), record.get("nofollow", False)
+        if reason == NOINDEX:
+            return None, self._tell_page(link, redirects, record["links"], noindex=True, nofollow=nofollow)
+        if reason:
+            self._tell_failure(link, redirects, reason)
+            return None, []
+        page = Fetched(record["status"], record["type"], record["charset"], "stored" in record, nofollow=nofollow)
+        page.body = read_body(record["docID"])
+        _, _, links = self._read(redirects[-1] if redirects else link.url, page, page.body)
+        item = self._page(record, page)
+        return item, self._tell_page(link, redirects, links, noindex=False, nofollow=nofollow)
+
+    def refusals(self, depth: int) -> list[Record]:
+        """The records of links that were refused, to be written before the first URL of their depth is settled.
+
+        There they are in one order, and a crawl that goes deeper later writes the same as one that did at once.
+        """
+        records = []
+        while self._refused and self._refused[0][0] <= depth:
+            records.append(self._refused.popleft()[1])
+        return records
+
+    # Records and items
+
+    def _record(self, settled: Settled, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """The manifest line of a settled rank: how it was found, then what it was."""
+        link = settled.link
+        record: dict[str, Any] = {"url": link.url}
+        if settled.redirects:
+            record["redirects"] = list(settled.redirects)
+        if settled.target:
+            record["target"] = settled.target
+        return {**record, "depth": link.depth, "parent": link.parent, **facts}
+
+    def _page(self, record: Record, page: Fetched) -> Page:
+        body = page.read()
+        self.saved += 1
+        self.saved_bytes += len(body)
+        if self._serial.remaining is not None:
+            self._serial.remaining -= 1
+            self._serial.is_stopped = self._serial.remaining <= 0
+        return Page(
+            [record["url"], *record.get("redirects", ())][-1],
+            record["depth"],
+            body,
+            requested=record["url"],
+            parent=record["parent"],
+            status=page.status,
+            content_type=page.content_type,
+            charset=page.charset,
+            length=len(body),
+            sha256=page.held.sha256 if page.held else record.get("sha256", ""),
+            doc_id=record.get("docID", 0),
+            record=record,
+            before=self.refusals(record["depth"]),
+            held=page.held,
+        )
+
+    # Pages and links
+
+    def _read(self, url: str, page: Fetched, body: bytes) -> tuple[bool, bool, list[str]]:
+        """Is the page not to be saved, not to be followed, and where its links lead."""
+        charset = "utf-8" if page.is_utf8 else page.charset
+        markup = read_markup(decode_body(body, f"text/html; charset={charset}")[0], self._options.robots_name)
+        nofollow = page.nofollow or (self._options.obey_meta and markup.nofollow)
+        noindex = page.noindex or (self._options.obey_meta and markup.noindex)
+        links: list[str] = []
+        if nofollow:
+            return noindex, nofollow, links
+        base = url
+        if markup.base is not None:
+            with suppress(ValueError):  # as browsers do
+                base = join_url(url, markup.base, page.charset) or url
+        if 0 < self._options.max_links < len(markup.links):
+            self.skipped["too many links on a page"] += len(markup.links) - self._options.max_links
+            del markup.links[self._options.max_links :]
+        for href, is_nofollow in markup.links:
+            if is_nofollow and not self._options.follow_nofollow:
+                self.skipped["rel=nofollow"] += 1
+                continue
+            try:
+                joined = join_url(base, href, page.charset)
+            except ValueError:
+                self.skipped["malformed"] += 1
+            else:
+                if joined is None:
+                    self.skipped["not http"] += 1
+                else:
+                    links.append(joined)
+        return noindex, nofollow, links
+
+    def _tell_failure(self, link: Link, redirects: tuple[str, ...], reason: str) -> None:
+        for url in redirects:
+            self.event(link.depth, events.REDIRECTED, url)
+        self.event(link.depth, events.FAILED, f"{link.url} ({reason})")
+        self.failed[reason] += 1
+
+    def _tell_page(
+        self, link: Link, redirects: tuple[str, ...], links: list[str], *, noindex: bool, nofollow: bool
+    ) -> list[Link]:
+        """Count the page, and return the links on it that are new and in scope."""
+        url = redirects[-1] if redirects else link.url
+        if link.parent is None and not self.scope.in_place(url):
+            self.scope = self.scope.joined_by(url)
+            logger.warning("The seed %s leads to %s, which joins the crawl", link.url, url)
+        for redirect in redirects:
+            self.event(link.depth, events.REDIRECTED, redirect)
+        self.event(link.depth, events.FETCHED, url)
+        if noindex:
+            self.event(link.depth, events.UNSAVED, url)
+            self.skipped[NOINDEX] += 1
+        if link.depth >= self._depth:
+            return []
+        if nofollow:
+            self.skipped["nofollow"] += 1
+            return []
+        self.event(link.depth, events.SCANNING, url)
+        self.links_seen += len(links)
+        return self._new_links(url, link.depth + 1, links)
+
+    def _new_links(self, parent: str, depth: int, links: list[str]) -> list[Link]:
+        new = []
+        for url in links:
+            self.event(depth - 1, events.FOUND, url)
+            if url not in self._known:
+                reason = self._known[url] = self.scope.refusal(url)
+                if reason:
+                    self.skipped[reason] += 1
+                    record = {"reason": reason, "url": url, "depth": depth, "parent": parent}
+                    self._refused.append((depth, record))
+                elif (rank := self._serial.claim(url)) is not None:
+                    self.event(depth - 1, events.ADDED, url)
+                    new.append(Link(rank, url, depth, parent))
+                    continue
+            reason = self._known[url]
+            word = events.DUPLICATE if reason is None else events.FILTERED
+            self.event(depth - 1, events.EXTERNAL if reason == OUT_OF_SCOPE else word, url)
+        return new

@@ -1,0 +1,88 @@
+"""Asking again: faults as Scrapy does, 429 and 503 with patience."""
+
+from email.utils import parsedate_to_datetime
+from time import time
+from typing import Any
+
+from scrapy import Request, Spider
+from scrapy.crawler import Crawler
+from scrapy.downloadermiddlewares.retry import RetryMiddleware, get_retry_request
+from scrapy.http import Response
+from scrapy.settings import BaseSettings
+
+from tinycrawl.failures import is_certificate_failure
+from tinycrawl.politeness import delay_of, push_back
+
+OVERLOADED = frozenset({429, 503})
+
+
+class PatientRetryMiddleware(RetryMiddleware):
+    """429 and 503 push the host's next request back and have a budget of their own.
+
+    The wait is what `Retry-After` says, at most *longest_wait* seconds; without it the host's delay, doubled each
+    time. A certificate that is refused is not asked for again.
+    """
+
+    def __init__(self, settings: BaseSettings, patience: int, longest_wait: float) -> None:
+        super().__init__(settings)
+        self.patience = patience
+        self.longest_wait = longest_wait
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> "PatientRetryMiddleware":
+        settings = crawler.settings
+        middleware = cls(
+            settings, settings.getint("TINYCRAWL_PATIENCE"), settings.getfloat("TINYCRAWL_RETRY_AFTER_MAX")
+        )
+        middleware.crawler = crawler
+        return middleware
+
+    def process_response(
+        self, request: Request, response: Response, spider: Spider | None = None
+    ) -> Request | Response:
+        if response.status not in OVERLOADED or request.meta.get("dont_retry", False):
+            return super().process_response(request, response)
+        times = request.meta.get("overloaded_times", 0)
+        wait = retry_after(response.headers.get("Retry-After"))
+        if wait is None:
+            wait = delay_of(self.crawler, request) * 2**times
+        push_back(self.crawler, request, min(wait, self.longest_wait))
+        if times >= self.patience:
+            return response
+        assert self.crawler.spider is not None
+        again = get_retry_request(
+            request,
+            spider=self.crawler.spider,
+            reason=f"{response.status} overloaded",
+            max_retry_times=request.meta.get("retry_times", 0) + 1,  # this budget is not that one
+            priority_adjust=self.priority_adjust,
+        )
+        assert again is not None
+        again.meta["retry_times"] -= 1
+        again.meta["overloaded_times"] = times + 1
+        return again
+
+    def process_exception(
+        self, request: Request, exception: Exception, spider: Spider | None = None
+    ) -> Request | Response | None:
+        if is_certificate_failure(exception):
+            return None
+        return super().process_exception(request, exception)
+
+
+def retry_after(value: bytes | None, now: float | None = None) -> float | None:
+    """Seconds to wait by a `Retry-After` header (RFC 9110, 10.2.3): a number or a date; None if it says neither.
+
+    >>> retry_after(b"3"), retry_after(b" 0 "), retry_after(b"-5"), retry_after(b"soon"), retry_after(None)
+    (3.0, 0.0, None, None, None)
+    >>> retry_after(b"Thu, 01 Jan 1970 00:01:40 GMT", now=40.0)
+    60.0
+    """
+    text = (value or b"").decode("latin-1").strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:12])
+    try:
+        date: Any = parsedate_to_datetime(text)
+        return max(0.0, float(date.timestamp()) - (time() if now is None else now))
+    except (ValueError, TypeError, OverflowError):
+        return None

@@ -1,0 +1,353 @@
+"""The serial crawl: what a crawl does is defined by one page at a time, in canonical order.
+
+Concurrency only fetches ahead. Answers may come in any order; they take effect in the order of their ranks:
+
+- A *rank* is the place of a link in the canonical order: within a level by the position of the parent, then by the
+  position of the link on the parent. `claim` gives the next one; `push` puts it into the frontier.
+- An *ask* is one URL to be requested. Ranks that lead to the same URL share one ask, whichever of them came first.
+- A *walk* is the way of one rank: its own URL, then every redirect. A redirect costs neither depth nor rank.
+- `publish` settles walks in rank order, as soon as every smaller rank is settled. Only then is a URL *taken*: a later
+  rank that leads to a taken URL is a duplicate, even if its answer was here first.
+
+So the result cannot depend on timing: nothing but `publish` decides, and it sees the answers in one order only. This
+module knows nothing of Scrapy, HTTP or files; the property tests drive it with answers in every order.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterator, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Any
+
+TAKEN = 0  # in place of a rank: the URL was reached by a settled rank
+
+DUPLICATE = "duplicate"
+REDIRECT_LOOP = "redirect loop"
+TOO_MANY_REDIRECTS = "too many redirects"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A URL in the frontier. *parent* is None for the seed."""
+
+    rank: int
+    url: str
+    depth: int
+    parent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one URL gave.
+
+    *outcome* belongs to the caller (a page, the reason of a failure); *redirect* is the URL it leads to instead, ""
+    for none. *cookies* are those of the redirect chain so far, this answer's included. *is_offline* says that no
+    server answered: the network itself may be gone.
+    """
+
+    outcome: Any
+    redirect: str = ""
+    cookies: tuple[Any, ...] = ()
+    is_offline: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Ask:
+    """One URL to be requested, with the cookies of its redirect chain, for the walks that wait for it."""
+
+    url: str
+    depth: int
+    rank: int
+    cookies: tuple[Any, ...] = ()
+    answer: Answer | None = None
+    walks: list["Walk"] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Walk:
+    """The way of one rank. *reason* is set where a redirect must not be followed to *target*."""
+
+    link: Link
+    asks: list[Ask] = field(default_factory=list)
+    reason: str = ""
+    target: str = ""
+
+    @property
+    def is_done(self) -> bool:
+        answer = self.asks[-1].answer
+        return bool(self.reason) or (answer is not None and not answer.redirect)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A rank that is settled, with the *outcome* of its last URL; or a *reason*, where a redirect was not followed.
+
+    *redirects* are the URLs asked after that of the link, *target* the one that was not.
+    """
+
+    link: Link
+    redirects: tuple[str, ...]
+    outcome: Any
+    reason: str = ""
+    target: str = ""
+
+
+class SerialCrawl:
+    """The order of a crawl: the frontier, what to ask next, what is settled.
+
+    :param ranks: key of a URL -> rank, or `TAKEN`; shared with the dupefilter.
+    :param key: what makes two URLs the same for comparison.
+    :param refusal: the reason why the walk of a link must not be redirected to a URL, or None.
+    :param host: the host of a URL, for which `next_ask` asks whether there is room.
+    :param discard: called with each outcome that nobody will use.
+    :param ahead: how many ranks may be open at once, from 1.
+    :param last_in_first_out: depth-first: the link found last is asked first, one at a time.
+    :param outage_after: so many answers in a row from no server at all are an outage; 0 switches this off.
+    """
+
+    def __init__(
+        self,
+        *,
+        ranks: MutableMapping[Hashable, int],
+        key: Callable[[str], Hashable],
+        refusal: Callable[[Link, str], str | None],
+        host: Callable[[str], str],
+        discard: Callable[[Any], None] = lambda outcome: None,
+        ahead: int = 1000,
+        max_redirects: int = 20,
+        last_in_first_out: bool = False,
+        outage_after: int = 0,
+    ) -> None:
+        self.ranks = ranks
+        self.key = key
+        self.refusal = refusal
+        self.host = host
+        self.discard = discard
+        self.ahead = 1 if last_in_first_out else ahead
+        self.max_redirects = max_redirects
+        self.last_in_first_out = last_in_first_out
+        self.outage_after = outage_after
+        self.remaining: int | None = None  # pages that may still be saved; None for no limit
+        self.level = -1  # depth of the links that may be asked now
+        self.is_stopped = False  # nothing more is asked
+        self.is_replaying = False  # nothing is asked yet
+        self._end = -1 if last_in_first_out else 0  # of the frontier
+        self._claimed = 0
+        self._frontier: deque[Link] = deque()
+        self._pushed: Counter[int] = Counter()  # links by depth, ever
+        self._queued: Counter[int] = Counter()  # links by depth, in the frontier
+        self._open: dict[int, Walk] = {}  # in the order in which they are published
+        self._asks: dict[str, Ask] = {}  # of open walks, asked without cookies
+        self._ready: dict[str, list[tuple[int, int, Ask]]] = {}  # per host, a heap by rank
+        self._waiting = 0  # asks that have no answer yet
+        self._tie = 0  # keeps asks of one rank in their order
+        self._offline: list[Ask] = []  # the latest answers, as long as none came from a server
+
+    # The frontier
+
+    def claim(self, url: str) -> int | None:
+        """Give *url* the next rank, or return None if it is known already."""
+        rank = self._claimed + 1
+        if self.ranks.setdefault(self.key(url), rank) != rank:
+            return None
+        self._claimed = rank
+        return rank
+
+    def push(self, link: Link) -> None:
+        """Put a claimed link into the frontier. Links must come in the order of their ranks."""
+        self._frontier.append(link)
+        self._pushed[link.depth] += 1
+        self._queued[link.depth] += 1
+
+    def has_more(self) -> bool:
+        """Is anything left that is not settled?"""
+        return bool(self._open) or self._next_link() is not None
+
+    @property
+    def level_size(self) -> int:
+        """How many links of the present level are known: all of them, in breadth-first order."""
+        return self._pushed[self.level]
+
+    @property
+    def level_left(self) -> int:
+        """How many links of the present level are not settled yet."""
+        return len(self._open) + self._queued[self.level]
+
+    def is_next(self, ask: Ask) -> bool:
+        """Does publication wait for this ask?"""
+        return bool(self._open) and next(iter(self._open.values())).asks[-1] is ask
+
+    @property
+    def is_outage(self) -> bool:
+        return 0 < self.outage_after <= len(self._offline)
+
+    def _next_link(self) -> Link | None:
+        """The next link of the frontier that no redirect has taken since it was found."""
+        while self._frontier:
+            link = self._frontier[self._end]
+            if self.ranks.get(self.key(link.url)) != TAKEN:
+                return link
+            self._pop()
+        return None
+
+    def _pop(self) -> Link:
+        link = self._frontier[self._end]
+        del self._frontier[self._end]
+        self._queued[link.depth] -= 1
+        return link
+
+    # Asking
+
+    def next_ask(self, has_room: Callable[[str], bool], is_idle: Callable[[], bool]) -> Ask | None:
+        """The ask of the smallest rank whose host has room, or None.
+
+        A new level, and in depth-first order each link, is begun only when *is_idle*: nothing in flight, everything
+        published and every new link pushed.
+        """
+        while not (self.is_stopped or self.is_replaying):
+            hosts = [host for host in self._ready if has_room(host)]
+            if hosts:
+                host = min(hosts, key=lambda name: self._ready[name][0][:2])
+                ask = heappop(self._ready[host])[2]
+                if not self._ready[host]:
+                    del self._ready[host]
+                if ask.walks:
+                    return ask
+                self._waiting -= 1  # settled otherwise in the meantime
+            elif not self._open_next(is_idle):
+                return None
+        return None
+
+    def _open_next(self, is_idle: Callable[[], bool]) -> bool:
+        room = self.ahead if self.remaining is None else min(self.ahead, self.remaining)
+        link = self._next_link()
+        if link is None or len(self._open) - len(self._offline) >= room:
+            return False
+        if (self.last_in_first_out or link.depth > self.level) and not (not self._waiting and is_idle()):
+            return False
+        self._begin(link)
+        return True
+
+    def _begin(self, link: Link) -> None:
+        self._pop()
+        self.level = link.depth
+        walk = self._open[link.rank] = Walk(link)
+        self._ask(walk, link.url, ())
+        self._advance(walk)  # another walk may have the answer already
+
+    def _ask(self, walk: Walk, url: str, cookies: tuple[Any, ...]) -> None:
+        ask = None if cookies else self._asks.get(url)
+        if ask is None:
+            ask = Ask(url, walk.link.depth, walk.link.rank, cookies)
+            if not cookies:
+                self._asks[url] = ask
+            self._waiting += 1
+            self._tie += 1
+            heappush(self._ready.setdefault(self.host(url), []), (ask.rank, self._tie, ask))
+        ask.walks.append(walk)
+        walk.asks.append(ask)
+
+    # Answers
+
+    def answer(self, ask: Ask, answer: Answer) -> None:
+        """Take in what *ask* gave. Call `publish` afterwards."""
+        ask.answer = answer
+        self._waiting -= 1
+        if answer.is_offline:
+            self._offline.append(ask)
+        else:
+            self._offline.clear()
+        if not ask.walks:  # settled otherwise in the meantime
+            self._release(ask)
+        for walk in list(ask.walks):
+            self._advance(walk)
+
+    def _advance(self, walk: Walk) -> None:
+        """Follow the redirects of *walk* as far as their answers are here."""
+        while not walk.is_done and (answer := walk.asks[-1].answer) is not None:
+            reason = self._redirect_refusal(walk, answer)
+            if reason:
+                walk.reason, walk.target = reason, answer.redirect
+            else:
+                self._ask(walk, answer.redirect, answer.cookies)
+
+    def _redirect_refusal(self, walk: Walk, answer: Answer) -> str | None:
+        if any(ask.url == answer.redirect and ask.cookies == answer.cookies for ask in walk.asks):
+            return REDIRECT_LOOP
+        if len(walk.asks) > self.max_redirects:
+            return TOO_MANY_REDIRECTS
+        if self.ranks.get(self.key(answer.redirect)) == TAKEN:
+            return DUPLICATE
+        return self.refusal(walk.link, answer.redirect)
+
+    # Publication
+
+    def publish(self) -> Iterator[Settled]:
+        """Settle, in rank order, each rank all of whose predecessors are settled.
+
+        More answers may be taken in while the iterator is suspended; it goes on with them.
+        """
+        while self._open:
+            walk = next(iter(self._open.values()))
+            known = next((i for i, ask in enumerate(walk.asks) if self.ranks.get(self.key(ask.url)) == TAKEN), None)
+            if known is None and not (walk.is_done and self._is_sure(walk.asks[-1])):
+                return
+            del self._open[walk.link.rank]
+            settled = self._settle(walk, known)
+            if settled is not None:
+                yield settled
+
+    def _is_sure(self, ask: Ask) -> bool:
+        """May a failure be believed? Not while it could be the beginning of an outage."""
+        if not self.outage_after or ask not in self._offline:
+            return True
+        if self.is_outage:
+            return False
+        while (link := self._next_link()) is not None and (self.last_in_first_out or link.depth <= self.level):
+            if link.url not in self._asks:
+                return False  # this one will tell
+            self._begin(link)
+        return not self._waiting
+
+    def _settle(self, walk: Walk, known: int | None) -> Settled | None:
+        """Take the URLs of *walk*. *known* is the first of them that a smaller rank has taken, if any."""
+        urls = [ask.url for ask in walk.asks]
+        reason, target, outcome = walk.reason, walk.target, None
+        if known is not None:
+            reason, target, urls = DUPLICATE, urls[known], urls[:known]
+        self._take(urls)
+        for ask in walk.asks:
+            ask.walks.remove(walk)
+        if not reason:
+            last = walk.asks[-1]
+            assert last.answer is not None
+            outcome, last.answer = last.answer.outcome, Answer(None)  # from here on it is the caller's
+        for ask in walk.asks:
+            if not ask.walks:
+                self._release(ask)
+        if not urls:  # a smaller rank was redirected here: its record is the record of this URL
+            return None
+        return Settled(walk.link, tuple(urls[1:]), outcome, reason, target)
+
+    def replay(self, urls: Sequence[str]) -> Link | None:
+        """Settle the next link from a record: *urls* are its own and those of its redirects that were asked.
+
+        Returns the link, or None if another one would be next: the record does not belong to this crawl.
+        """
+        link = self._next_link()
+        if link is None or link.url != urls[0]:
+            return None
+        self._pop()
+        self.level = link.depth
+        self._take(urls)
+        return link
+
+    def _take(self, urls: Sequence[str]) -> None:
+        for url in urls:
+            self.ranks[self.key(url)] = TAKEN
+
+    def _release(self, ask: Ask) -> None:
+        if self._asks.get(ask.url) is ask:
+            del self._asks[ask.url]
+        if ask.answer is not None and ask.answer.outcome is not None:
+            self.discard(ask.answer.outcome)

@@ -1,0 +1,125 @@
+"""Every project-wide setting: value, unit, Scrapy's default where it differs, and the reason.
+
+A site's own settings are in sites/<host>.toml; `-s NAME=VALUE` wins over both.
+"""
+
+BOT_NAME = "tinycrawl"
+SPIDER_MODULES = ["tinycrawl.spiders"]
+NEWSPIDER_MODULE = "tinycrawl.spiders"
+COMMANDS_MODULE = "tinycrawl.commands"
+TWISTED_REACTOR = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
+
+# Who we are. The word before the slash is the name that robots.txt knows us by. Put an address at which you can be
+# reached here, or in the site's file.
+USER_AGENT = "tinycrawl/0.1 (+https://example.org/tinycrawl)"
+
+# Politeness
+
+DOWNLOAD_DELAY = 1.0  # seconds between the starts of two requests to a host; Scrapy falls back to 0
+DOWNLOAD_DELAY_JITTER = 0  # Scrapy: 0.5, so that half of the delays are shorter than DOWNLOAD_DELAY
+CONCURRENT_REQUESTS_PER_DOMAIN = 1  # requests to a host at a time; Scrapy: 8
+CONCURRENT_REQUESTS = 16  # requests in flight, all hosts together; 0 is no limit
+ROBOTSTXT_OBEY = True  # Scrapy falls back to False
+TINYCRAWL_CRAWL_DELAY_MAX = 30.0  # seconds; a longer Crawl-delay in robots.txt counts as this
+TINYCRAWL_RETRY_AFTER_MAX = 300.0  # seconds; a longer Retry-After counts as this
+TINYCRAWL_PATIENCE = 5  # times that a page is asked for again after 429 or 503; the host's next request waits
+RETRY_TIMES = 2  # times that a page is asked for again after another fault
+RETRY_GIVE_UP_LOG_LEVEL = "DEBUG"  # Scrapy: ERROR; a dead link is part of a crawl, the summary counts it
+
+# Policies: what is saved and followed
+
+TINYCRAWL_META_ROBOTS = True  # obey <meta name=robots> and X-Robots-Tag: noindex is not saved, nofollow not followed
+TINYCRAWL_FOLLOW_NOFOLLOW = True  # follow a link whose rel says nofollow: a hint about endorsement
+TINYCRAWL_ENCODING = None  # None: bodies as served; "utf-8": every page is stored as UTF-8
+TINYCRAWL_COOKIES: dict[str, str] = {}  # name -> value, sent with every request to the seed's host
+
+# Limits; 0 is no limit
+
+TINYCRAWL_MAX_DEPTH = 10  # the largest `depth` that is accepted
+DOWNLOAD_MAXSIZE = 32 * 1024 * 1024  # bytes of a body, also after decoding; Scrapy: 1 GiB
+DOWNLOAD_WARNSIZE = 0  # no warnings before that
+DOWNLOAD_TIMEOUT = 120  # seconds for one request in all, from connecting to the last byte; Scrapy: 180
+REDIRECT_MAX_TIMES = 20  # redirects in a row
+URLLENGTH_LIMIT = 2083  # characters
+TINYCRAWL_MAX_LINKS = 10_000  # links of one page that are looked at
+TINYCRAWL_MAX_SEGMENT_REPEATS = 4  # times that a path segment may occur in a URL; beyond it is taken for a trap
+TINYCRAWL_ROBOTSTXT_MAXSIZE = 512 * 1024  # bytes of a robots.txt that are read
+TINYCRAWL_OUTAGE_AFTER = 20  # connection failures in a row after which the network is taken to be gone
+
+# How far ahead of the last published page may be fetched, in pages. What waits for its turn is in hidden files, so
+# this bounds the disk space and the number of files, not the memory.
+TINYCRAWL_AHEAD = 1000
+
+# Where page directories are created. Relative paths start at the working directory, which under scrapyd is the
+# service's own.
+TINYCRAWL_OUTPUT_DIR = "data"
+TINYCRAWL_SYNC = True  # flush each page to the disk before it gets its number: survives a power cut
+TINYCRAWL_SITES_DIR = None  # folder of the sites' own files; None: the one packaged with the project
+
+# Security
+
+DOWNLOAD_VERIFY_CERTIFICATES = True  # Scrapy: False. Set it off to accept any certificate
+TELNETCONSOLE_ENABLED = False  # Scrapy: True
+REMOTE_CONTROL_ENABLED = False  # Scrapy: True; runs code over HTTP
+DOWNLOAD_HANDLERS = {
+    "http": "tinycrawl.handler.PoliteHTTPHandler",
+    "https": "tinycrawl.handler.PoliteHTTPHandler",
+    "data": None,
+    "file": None,
+    "ftp": None,
+    "s3": None,
+}
+
+# The parts of the crawl
+
+SCHEDULER = "tinycrawl.scheduler.LevelScheduler"
+DUPEFILTER_CLASS = "tinycrawl.dupefilter.RankDupeFilter"
+REQUEST_FINGERPRINTER_CLASS = "tinycrawl.dupefilter.CanonicalFingerprinter"
+CONCURRENT_ITEMS = 1  # Scrapy: 100. Items and links must be taken in one by one, in canonical order; it is faster too
+ITEM_PIPELINES = {"tinycrawl.pipelines.PageDirectoryPipeline": 300}
+DOWNLOADER_MIDDLEWARES = {
+    "tinycrawl.failures.FailureMiddleware": 10,  # outermost: a failure becomes an answer
+    "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware": None,
+    "tinycrawl.offsite.ScopeMiddleware": 50,
+    "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware": None,
+    "tinycrawl.robots.PoliteRobotsMiddleware": 100,
+    "scrapy.downloadermiddlewares.retry.RetryMiddleware": None,
+    "tinycrawl.retry.PatientRetryMiddleware": 550,
+    # Redirects and refreshes are the spider's: where they lead belongs to the smallest rank that leads there.
+    "scrapy.downloadermiddlewares.redirect.MetaRefreshMiddleware": None,
+    "scrapy.downloadermiddlewares.redirect.RedirectMiddleware": None,
+    "scrapy.downloadermiddlewares.httpcompression.HttpCompressionMiddleware": None,
+    "tinycrawl.compression.StrictCompressionMiddleware": 590,
+    "scrapy.downloadermiddlewares.cookies.CookiesMiddleware": None,
+    "tinycrawl.cookies.ChainCookiesMiddleware": 700,
+}
+SPIDER_MIDDLEWARES = {
+    # A page must not depend on the page that was seen before it, so none is told.
+    "scrapy.spidermiddlewares.referer.RefererMiddleware": None,
+    "scrapy.spidermiddlewares.urllength.UrlLengthMiddleware": None,  # the scope refuses, with a reason
+}
+EXTENSIONS = {
+    "tinycrawl.htmlonly.HtmlOnly": 100,
+    "tinycrawl.progress.Progress": 500,
+    "tinycrawl.summary.Summary": 900,
+    "scrapy.extensions.spiderstate.SpiderState": None,  # belongs to JOBDIR, which is not needed
+    "scrapy.extensions.logstats.LogStats": None,  # Progress says more
+    "scrapy.extensions.remote_control.RemoteControl": None,
+}
+SPIDER_CONTRACTS = {"tinycrawl.contracts.DemoContract": 10}
+
+# What is said and exported
+
+LOG_LEVEL = "INFO"  # Scrapy: DEBUG, several lines for each page
+STATS_DUMP = False  # the summary says what matters; set it on for all of Scrapy's counters
+FEED_EXPORT_FIELDS = [
+    "doc_id",
+    "url",
+    "depth",
+    "status",
+    "content_type",
+    "charset",
+    "length",
+    "sha256",
+    "parent",
+]  # add "body" for the page itself

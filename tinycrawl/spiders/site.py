@@ -1,0 +1,299 @@
+"""The spider `site`: arguments in, requests and Pages out."""
+
+import asyncio
+from collections.abc import AsyncIterator, Hashable, Iterator
+from itertools import chain
+from typing import Any
+
+from scrapy import Request, Spider
+from scrapy.crawler import Crawler
+from scrapy.http import Response
+
+from tinycrawl.content import HTML_TYPES, SNIFF_BYTES, SNIFFED_TYPES, looks_like_html, media_type
+from tinycrawl.dupefilter import key_of
+from tinycrawl.events import EventLog
+from tinycrawl.exceptions import CrawlFailed, DirectoryError
+from tinycrawl.failures import FailedResponse
+from tinycrawl.items import Page, Record
+from tinycrawl.markup import decode_body, is_ascii_superset, robots_header
+from tinycrawl.pagedir import PageWriter
+from tinycrawl.plan import Plan, make_plan
+from tinycrawl.publisher import Fetched, Options, Publisher
+from tinycrawl.robots import product_token
+from tinycrawl.scheduler import LevelScheduler
+from tinycrawl.serial import Answer, Ask, Link, SerialCrawl
+from tinycrawl.urls import host_of, join_location
+
+EMPTY = "empty"
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+SAVED_STATUS = frozenset({200, 203})
+
+
+class SiteSpider(Spider):
+    """Crawls one site from *seed*, *depth* links deep. The README has the arguments."""
+
+    name = "site"
+
+    plan: Plan
+    serial: SerialCrawl
+    publisher: Publisher
+    writer: PageWriter | None = None
+    failure = ""  # why the crawl failed as a whole
+    was_complete = False  # the directory was finished when the crawl began
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> "SiteSpider":
+        plan = make_plan(crawler.settings, kwargs)
+        spider = super().from_crawler(crawler, *args)
+        spider._prepare(plan)
+        return spider
+
+    def _prepare(self, plan: Plan) -> None:
+        settings = self.settings
+        self.plan = plan
+        self.serial = SerialCrawl(
+            ranks=dict[Hashable, int](),
+            key=key_of,
+            refusal=lambda link, url: self.publisher.redirect_refusal(link, url),
+            host=host_of,
+            discard=_drop,
+            ahead=settings.getint("TINYCRAWL_AHEAD"),
+            max_redirects=settings.getint("REDIRECT_MAX_TIMES"),
+            last_in_first_out=plan.arguments.order == "depth-first",
+            outage_after=settings.getint("TINYCRAWL_OUTAGE_AFTER"),
+        )
+        self.serial.remaining = plan.arguments.max_pages
+        options = Options(
+            robots_name=product_token(settings["USER_AGENT"]),
+            obey_meta=settings.getbool("TINYCRAWL_META_ROBOTS"),
+            follow_nofollow=settings.getbool("TINYCRAWL_FOLLOW_NOFOLLOW"),
+            max_links=settings.getint("TINYCRAWL_MAX_LINKS"),
+        )
+        self.publisher = Publisher(plan, self.serial, options)
+        self._options = options
+        self._publishing = False
+        self._all_utf8 = bool(settings["TINYCRAWL_ENCODING"])
+        self._cookies = settings.getdict("TINYCRAWL_COOKIES")
+        if settings.getbool("TINYCRAWL_JOBDIR_IGNORED"):
+            self.logger.warning("JOBDIR is not needed and not used: the page directory is all that resuming takes")
+
+    # Beginning and end
+
+    def open_directory(self) -> None:
+        """Lock the page directory; called by the pipeline. On failure the crawl ends before its first request."""
+        plan = self.plan
+        self.logger.info("Page directory: %s", plan.directory)
+        try:
+            self.writer = PageWriter.open(
+                plan.directory, plan.identity, fresh=plan.arguments.fresh, sync=self.settings.getbool("TINYCRAWL_SYNC")
+            )
+            for line in self.writer.repaired:
+                self.logger.warning("Page directory: %s", line)
+            end = self.writer.previous_end
+            if end is not None:
+                plan.check_limits(end)
+                self.was_complete = end["end"] == "complete" and plan.limits.items() <= end.items()
+            self.publisher.event = EventLog(plan.arguments.events)
+        except (DirectoryError, OSError) as error:
+            self.abort(str(error))
+
+    def close_directory(self) -> None:
+        """Write how the crawl ended; called by the pipeline when everything has been taken in."""
+        if isinstance(self.publisher.event, EventLog):
+            self.publisher.event.close()
+        if self.writer is None:
+            return
+        writer, self.writer = self.writer, None
+        try:
+            if self.ending == "complete":
+                for record in self.publisher.refusals(self.plan.arguments.depth):
+                    writer.settle(record)
+            elif not self.publisher.saved:
+                writer.forget()
+            self.publisher.saved = writer.saved
+            writer.close({"end": self.ending, "saved": writer.saved, **self.plan.limits})
+        except DirectoryError as error:
+            self.abort(str(error))
+
+    @property
+    def ending(self) -> str:
+        """How the crawl ended: complete, stopped with something left to do, or failed."""
+        if self.failure:
+            return "failed"
+        return "stopped" if self.serial.has_more() else "complete"
+
+    @property
+    def exit_status(self) -> int:
+        """0 complete, 1 failed, 3 stopped early."""
+        if self.ending == "stopped":
+            return 3
+        return int(self.ending == "failed" or (self.plan.arguments.strict and bool(self.publisher.failed)))
+
+    def abort(self, message: str) -> None:
+        """End the crawl as failed."""
+        if not self.failure:
+            self.failure = message
+            self.logger.error("The crawl failed: %s", message)
+        self.serial.is_stopped = True
+
+    # Requests
+
+    async def start(self) -> AsyncIterator[Any]:
+        if self.serial.is_stopped:
+            return
+        seed = self.publisher.seed(self.plan.arguments.seed)
+        records = self.writer.records() if self.writer is not None else iter(())
+        first = next(records, None)
+        if first is None:
+            yield self._request_to(seed)
+            return
+        self.serial.push(seed)
+        self.serial.is_replaying = True
+        for count, record in enumerate(chain([first], records)):
+            page = self._replay(record)
+            if page is not None:
+                yield page
+            elif not count % 100:
+                await asyncio.sleep(0)
+            if self.failure:
+                return
+        self.serial.is_replaying = False
+
+    def _replay(self, record: Record) -> Page | None:
+        """Settle again what the directory holds. Its links go straight into the frontier."""
+        assert self.writer is not None
+        try:
+            page, links = self.publisher.replay(record, self.writer.read_body)
+        except ValueError as error:
+            self.abort(
+                f"page directory {self.plan.directory} cannot be continued: its record of {record['url']}"
+                f" does not fit ({error}); fresh=1 discards it"
+            )
+            return None
+        except DirectoryError as error:
+            self.abort(str(error))
+            return None
+        for link in links:
+            self.serial.push(link)
+        return page
+
+    def _request_to(self, link: Link) -> Request:
+        """The request that takes *link* through Scrapy's middlewares into the frontier."""
+        return Request(link.url, callback=self.parse, meta={"link": link})
+
+    def request_for(self, ask: Ask) -> Request:
+        """The request that is sent. Any answer comes to `parse`, with redirects not followed and failures as such."""
+        return Request(
+            ask.url,
+            callback=self.parse,
+            cookies=self._cookies if self._cookies and host_of(ask.url) == host_of(self.plan.arguments.seed) else None,
+            meta={
+                "ask": ask,
+                "link": ask.walks[0].link,
+                "depth": ask.depth,
+                "chain_cookies": ask.cookies,
+                "dont_redirect": True,
+                "handle_httpstatus_all": True,
+            },
+            dont_filter=True,
+        )
+
+    def is_requestable(self, link: Link, url: str) -> bool:
+        return self.publisher.redirect_refusal(link, url) is None
+
+    # Answers
+
+    def parse(self, response: Response) -> Iterator[Any]:
+        """Take in an answer, and yield what can be published now: Pages, and requests for the links on them.
+
+        @demo letters/A.html
+        @returns items 1 1
+        @returns requests 2 2
+        @scrapes url depth body
+        """
+        ask = response.meta.get("ask")
+        if ask is None:  # not asked by a crawl: `scrapy check`, `scrapy parse`
+            ask = self._adopt(response.url)
+        else:
+            scheduler = self.crawler.engine.scheduler
+            if isinstance(scheduler, LevelScheduler):
+                scheduler.answered(ask)
+        try:
+            self.serial.answer(ask, self._read_answer(ask, response))
+        except DirectoryError as error:
+            self.abort(str(error))
+        if self.serial.is_outage and not self.serial.is_stopped:
+            self._stop_for_outage()
+        return iter(()) if self._publishing or self.serial.is_stopped else self._publish()
+
+    def _publish(self) -> Iterator[Any]:
+        """Publish while there is something. An answer that arrives meanwhile is published here too, in its turn."""
+        self._publishing = True
+        try:
+            for settled in self.serial.publish():
+                item, links = self.publisher.publish(settled)
+                yield item
+                for link in links:
+                    yield self._request_to(link)
+                if self.serial.is_stopped:
+                    break
+        except (CrawlFailed, DirectoryError) as error:
+            self.abort(str(error))
+        finally:
+            self._publishing = False
+
+    def _adopt(self, url: str) -> Ask:
+        self.serial.push(self.publisher.seed(url))
+        ask = self.serial.next_ask(lambda host: True, lambda: True)
+        assert ask is not None
+        return ask
+
+    def _stop_for_outage(self) -> None:
+        if self.publisher.saved:
+            self.logger.error("No connection %d times in a row: the network seems to be gone", self.serial.outage_after)
+            self.serial.is_stopped = True
+        else:
+            self.abort(f"no connection {self.serial.outage_after} times in a row before the first page")
+
+    def _read_answer(self, ask: Ask, response: Response) -> Answer:
+        if isinstance(response, FailedResponse):
+            return Answer(response.reason, is_offline=response.is_offline)
+        status = response.status
+        if status in REDIRECTS:
+            cookies = response.meta.get("cookies_after", ())
+            try:
+                location = response.headers.get("Location") or b""
+                return Answer(None, redirect=join_location(ask.url, location), cookies=cookies)
+            except ValueError as error:
+                return Answer(str(error))
+        if status not in SAVED_STATUS:
+            return Answer(f"http {status}")
+        return Answer(self._read_page(ask, response))
+
+    def _read_page(self, ask: Ask, response: Response) -> Fetched | str:
+        """The page of a response, put into a hidden file; or the reason why it is none."""
+        kind = media_type(response.headers.getlist("Content-Type"))
+        body = response.body
+        if kind not in HTML_TYPES and (kind not in SNIFFED_TYPES or (body and not looks_like_html(body[:SNIFF_BYTES]))):
+            return f"not html: {kind or 'no type'}"
+        if not body:
+            return EMPTY
+        header = response.headers.get("Content-Type")
+        text, charset = decode_body(body, header.decode("latin-1") if header else None)
+        page = Fetched(response.status, kind, charset)
+        page.is_utf8 = not is_ascii_superset(charset) or (self._all_utf8 and charset != "utf-8")
+        if page.is_utf8:
+            body = text.encode()
+        if self._options.obey_meta:
+            values = [value.decode("latin-1") for value in response.headers.getlist("X-Robots-Tag")]
+            page.noindex, page.nofollow = robots_header(values, self._options.robots_name)
+        if self.writer is not None:
+            page.held = self.writer.hold(ask.url, ask.depth, body)
+        if page.held is None or self.serial.is_next(ask):
+            page.body = body
+        return page
+
+
+def _drop(outcome: Any) -> None:
+    if isinstance(outcome, Fetched):
+        outcome.drop()

@@ -1,0 +1,236 @@
+"""URLs as strings: the form we request and store, the form we compare, and the parts that scope looks at.
+
+Parsing follows the `WHATWG URL standard <https://url.spec.whatwg.org/>`__, so links mean what they mean in browsers.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from functools import lru_cache
+
+import ada_url
+from tldextract import TLDExtract
+from w3lib.encoding import resolve_encoding
+from w3lib.url import canonicalize_url
+
+_HTTP = ("http://", "https://")
+
+# Scheme, user and password, host, its trailing dot, port: the start of a serialised http(s) URL.
+_AUTHORITY = re.compile(r"(https?://)(?:[^/@]*@)?([^/]*?)\.?(:[0-9]+)?/")
+
+# What w3lib's canonicalize_url leaves alone, given a normalised URL: no escape, query, parameter or IPv6 address.
+_CANONICAL = re.compile(r"https?://[a-z0-9.-]+(?::[0-9]+)?/[A-Za-z0-9/\-._~!$&'()*+,=:@|]*")
+
+_NON_ASCII = re.compile(r"[^\x00-\x7f]+")
+_PRINTABLE = bytes(range(0x20, 0x7F))
+
+# https://url.spec.whatwg.org/#special-query-percent-encode-set
+_QUERY_BYTES = [f"%{byte:02X}" if byte < 0x21 or byte > 0x7E or byte in b"\"#<>'" else chr(byte) for byte in range(256)]
+
+# No list is downloaded and none is cached on disk, so a crawl depends on the pinned package alone.
+_split_by_suffix = TLDExtract(suffix_list_urls=(), cache_dir=None, include_psl_private_domains=True).extract_str
+
+
+def normalise_url(url: str) -> str:
+    r"""Return an absolute http(s) URL in the form that is requested and stored.
+
+    - trimmed; tabs and newlines removed; scheme and host in lower case, the host in punycode
+    - no fragment, user, password or default port, and no trailing dot of the host
+    - dot segments resolved, a backslash before the query is a slash
+    - escapes, the order of the query and an empty query as published
+
+    >>> normalise_url(" HTTP://user:secret@H.Test.:80/a/../Up#top\n")
+    'http://h.test/Up'
+    >>> normalise_url("https://bücher.test")
+    'https://xn--bcher-kva.test/'
+    >>> normalise_url("http://h.test/x%3d%2F%5C?")
+    'http://h.test/x%3d%2F%5C?'
+    >>> normalise_url("http:\\\\h.test\\x\\y")
+    'http://h.test/x/y'
+
+    :raises ValueError: with a short reason; the URL itself is not in it, since it may hold a password.
+
+    >>> normalise_url("ftp://h.test/")
+    Traceback (most recent call last):
+    ...
+    ValueError: not an http(s) URL
+    """
+    try:
+        href = ada_url.normalize_url(url)
+    except ValueError:
+        raise ValueError(_explain(url)) from None
+    if not href.startswith(_HTTP):
+        raise ValueError("not an http(s) URL")
+    return _finish(href)
+
+
+def join_url(base: str, reference: str, encoding: str = "utf-8") -> str | None:
+    r"""Resolve *reference*, a link on the page *base*, as browsers do; None if it leads to no http(s) URL.
+
+    >>> join_url("http://h.test/dir/p", " ..\\x\n.html#top ")
+    'http://h.test/x.html'
+    >>> join_url("http://h.test/", "JavaScript:;") is None
+    True
+
+    Non-ASCII characters of the query are escaped in *encoding*, the page's; all others in UTF-8. What *encoding*
+    lacks becomes a character reference. UTF-16 and encodings that Python does not know count as UTF-8.
+
+    >>> join_url("http://h.test/", "é?é=Ж", "iso-8859-1")
+    'http://h.test/%C3%A9?%E9=%26%231046%3B'
+
+    :param base: an absolute http(s) URL.
+    :raises ValueError: the reference is malformed, like ``http://[bad``.
+    """
+    if not reference.isascii() and "?" in reference:
+        reference = _encode_query(reference, encoding)
+    href = ada_url.join_url(base, reference)
+    return _finish(href) if href.startswith(_HTTP) else None
+
+
+def join_location(base: str, location: bytes) -> str:
+    """Resolve a ``Location`` header against *base*, the URL that was requested.
+
+    Bytes that are not ASCII are escaped as sent, whatever their encoding.
+
+    >>> join_location("http://h.test/a/b", b"caf\\xe9?q=\\xc3\\xa9")
+    'http://h.test/a/caf%E9?q=%C3%A9'
+
+    :raises ValueError: with the reason why it cannot be followed.
+
+    >>> join_location("http://h.test/", b"file:///etc/hostname")
+    Traceback (most recent call last):
+    ...
+    ValueError: redirect to a file: URL
+    """
+    reference = "".join([chr(byte) if byte < 0x80 else f"%{byte:02X}" for byte in location])
+    if not reference.strip():
+        raise ValueError("empty redirect")
+    try:
+        href = ada_url.join_url(base, reference)
+        if href.startswith(_HTTP):
+            return _finish(href)
+    except ValueError:
+        raise ValueError("malformed redirect") from None
+    raise ValueError(f"redirect to a {href.partition(':')[0]}: URL")
+
+
+def canonicalise_url(url: str) -> str:
+    """Return the key under which a normalised *url* is compared; never request it.
+
+    These are w3lib's rules: the query is sorted and loses its empty form, escapes are written in one way.
+
+    >>> canonicalise_url("http://h.test/a?")
+    'http://h.test/a'
+    >>> canonicalise_url("http://h.test/?y=2&x=1") == canonicalise_url("http://h.test/?x=1&y=2")
+    True
+    >>> canonicalise_url("http://h.test/x%3d")
+    'http://h.test/x='
+
+    What a server can tell apart stays apart: ``%2F`` and ``/``, ``%25`` and a stray ``%``, http and https.
+
+    >>> canonicalise_url("http://h.test/a%2fb")
+    'http://h.test/a%2Fb'
+    """
+    return url if _CANONICAL.fullmatch(url) else canonicalize_url(url)
+
+
+def site_of(url: str) -> str:
+    """Return host and port of a normalised *url*; http on 80 and https on 443 are one site, without a port.
+
+    >>> site_of("http://h.test/a") == site_of("https://h.test/b") == "h.test"
+    True
+    >>> site_of("http://h.test:8080/")
+    'h.test:8080'
+    """
+    return url[8 if url[4] == "s" else 7 : url.index("/", 8)]
+
+
+def host_of(url: str) -> str:
+    """Return the host of a normalised *url*, an IPv6 address in brackets.
+
+    >>> host_of("http://h.test:8080/"), host_of("http://[::1]/")
+    ('h.test', '[::1]')
+    """
+    site = site_of(url)
+    if site[0] == "[":
+        return site[: site.index("]") + 1]
+    return site.partition(":")[0]
+
+
+@lru_cache(maxsize=10_000)
+def registrable_domain(host: str) -> str:
+    """Return the part of *host* that one owner registered, by the public suffix list in tldextract.
+
+    Hosting services' suffixes count; a suffix that is not listed has one label, as the list's default rule says.
+
+    >>> registrable_domain("www.example.co.uk"), registrable_domain("me.github.io"), registrable_domain("www.h.test")
+    ('example.co.uk', 'me.github.io', 'h.test')
+
+    What has no such part is returned whole: an IP address, a single label, a bare suffix.
+
+    >>> registrable_domain("127.0.0.1"), registrable_domain("localhost"), registrable_domain("co.uk")
+    ('127.0.0.1', 'localhost', 'co.uk')
+    """
+    parts = _split_by_suffix(host)
+    if parts.suffix:
+        return parts.top_domain_under_public_suffix or host
+    labels = host.split(".")
+    # In a normalised host only an IPv4 address ends in a number.
+    return host if host[0] == "[" or labels[-1].isdigit() else ".".join(labels[-2:])
+
+
+def _finish(href: str) -> str:
+    """Remove from a serialised http(s) URL what the standard keeps: fragment, user, password, trailing dot."""
+    if "#" in href:
+        href = href[: href.index("#")]
+    if "@" in href or "./" in href or ".:" in href:
+        match = _AUTHORITY.match(href)
+        if match is None or not match[2] or match[2][-1] == ".":
+            raise ValueError("malformed host")  # empty but for its dots
+        href = f"{match[1]}{match[2]}{match[3] or ''}{href[match.end() - 1 :]}"
+    return href
+
+
+def _explain(url: str) -> str:
+    """Say why the parser refused *url*."""
+    scheme = re.match(r"[\x00-\x20]*([A-Za-z][A-Za-z0-9+.-]*):", url)
+    if scheme is None:
+        return "no scheme, like https://" if url.strip() else "empty"
+    if scheme[1].lower() not in ("http", "https"):
+        return "not an http(s) URL"
+    return "malformed" if url[scheme.end() :].strip("/\\ \t\r\n") else "no host"
+
+
+def _encode_query(reference: str, encoding: str) -> str:
+    codec = _query_codec(encoding)
+    if codec == "utf-8":
+        return reference  # the parser's own
+    url, hash_, fragment = reference.partition("#")
+    path, mark, query = url.partition("?")
+    query = _NON_ASCII.sub(
+        lambda match: "".join([_QUERY_BYTES[byte] for byte in match[0].encode(codec, "tinycrawl.reference")]), query
+    )
+    return f"{path}{mark}{query}{hash_}{fragment}"
+
+
+@lru_cache(maxsize=1_000)
+def _query_codec(encoding: str) -> str:
+    """Return Python's name of the codec in which a page in *encoding* has its queries escaped."""
+    codec = resolve_encoding(encoding)
+    try:
+        # Not UTF-16 and its like, nor codecs that are no charset.
+        if codec is not None and _PRINTABLE.decode().encode(codec) == _PRINTABLE:
+            return codec
+    except (LookupError, UnicodeError):
+        pass
+    return "utf-8"
+
+
+def _escape_reference(error: UnicodeError) -> tuple[str, int]:
+    """Replace what a codec lacks by character references, escaped, as HTML forms and the URL standard do."""
+    assert isinstance(error, UnicodeEncodeError)
+    return "".join([f"%26%23{ord(char)}%3B" for char in error.object[error.start : error.end]]), error.end
+
+
+codecs.register_error("tinycrawl.reference", _escape_reference)
