@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -111,14 +111,17 @@ class CrawlCommand:
         cwd: Path | None = None,
         check: int | None = 0,
         env: Mapping[str, str] | None = None,
+        options: Sequence[str] = (),
         **arguments: object,
     ) -> Result:
         """Crawl and return the Result; an exit status other than *check* (None: any will do) fails the test.
 
         *seed*, *depth* None and *pagedir* False leave the argument out; without *pagedir*, each crawl has a new one.
-        *settings* are added to FAST_SETTINGS, or with the value None taken from them.
+        *settings* are added to FAST_SETTINGS, or with the value None taken from them. *options* end the command line.
         """
-        result = self.start(seed, depth, pagedir=pagedir, settings=settings, cwd=cwd, env=env, **arguments).wait()
+        result = self.start(
+            seed, depth, pagedir=pagedir, settings=settings, cwd=cwd, env=env, options=options, **arguments
+        ).wait()
         if check is not None and result.status != check:
             pytest.fail(f"exit status {result.status}, expected {check}\n{result.stderr[-6000:]}")
         return result
@@ -132,6 +135,7 @@ class CrawlCommand:
         settings: Mapping[str, object] | None = None,
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
+        options: Sequence[str] = (),
         **arguments: object,
     ) -> RunningCrawl:
         """Start a crawl without waiting for it; it is killed if it still runs when the test ends."""
@@ -143,6 +147,7 @@ class CrawlCommand:
         command = [sys.executable, "-m", "scrapy", "crawl", "site"]
         command += [part for name, value in given.items() if value is not None for part in ("-a", f"{name}={value}")]
         command += [part for name, value in merged.items() if value is not None for part in ("-s", f"{name}={value}")]
+        command += options
         environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{REPOSITORY / 'tests'}"}
         if cwd is not None:
             environment["SCRAPY_SETTINGS_MODULE"] = "tinycrawl.settings"  # no scrapy.cfg there

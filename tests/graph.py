@@ -190,37 +190,49 @@ def one_in(count: int) -> st.SearchStrategy[bool]:
 @st.composite
 def sites(draw: st.DrawFn, max_nodes: int = 14, max_padding: int = 1_000_000) -> Site:
     """Random sites of 1 to *max_nodes* nodes with a depth of 0 to 5."""
-    count = draw(st.integers(1, max_nodes))
-    node_numbers = st.integers(0, count - 1)
+    count = draw(st.integers(1, max_nodes) | st.integers((max_nodes + 1) // 2, max_nodes))
+    kinds = [
+        draw(st.sampled_from(["page"] * (30 if number == 0 else 6) + ["redirect"] * 3 + ["missing", "pdf"]))
+        for number in range(count)
+    ]
     usual = [spelling for spelling in SPELLINGS if spelling != "external"]
     # Three quarters plain, so that the graph, not its spelling, is what most examples try.
-    spellings = st.sampled_from(["root"] * 3 * len(usual) + usual + ["external"] * 2)
-    links = st.builds(Link, node_numbers, spellings)
-    targets = st.builds(
-        Link, node_numbers, st.sampled_from(["root"] * 6 + ["absolute", "relative", "fragment", "external"])
-    )
+    link_spellings = st.sampled_from(["root"] * 3 * len(usual) + usual + ["external"])
+    target_spellings = st.sampled_from(["root"] * 10 + ["absolute", "relative", "fragment", "external"])
+    node_numbers = st.integers(0, count - 1)
+
+    # Every node is led to by one before it, often the last: without that most sites would be one page and its orphans.
+    children: list[list[int]] = [[] for _ in range(count)]
+    for number in range(1, count):
+        parents = [before for before in range(number) if kinds[before] in ("page", "redirect")] or [0]
+        children[draw(st.sampled_from(parents) | st.sampled_from(parents[-2:]))].append(number)
+
     slow = draw(st.integers(0, 4 * max_nodes))  # in most sites no node has this number
     nodes = []
-    for number in range(count):
-        kind = draw(st.sampled_from(["page"] * 6 + ["redirect"] * 3 + ["missing", "pdf"]))
+    for number, kind in enumerate(kinds):
         is_page = kind == "page"
-        has_robots = is_page and draw(one_in(6))
+        numbers = children[number]
+        if is_page:
+            numbers = numbers + draw(st.lists(node_numbers, max_size=4))
+            numbers = list(draw(st.permutations(numbers)))
+        target = draw(st.sampled_from(numbers) | node_numbers) if numbers else draw(node_numbers)
+        has_robots = is_page and draw(one_in(8))
         nodes.append(
             Node(
                 kind=kind,
-                links=tuple(draw(st.lists(links, max_size=5))) if is_page else (),
+                links=tuple(Link(to, draw(link_spellings)) for to in numbers) if is_page else (),
                 status=draw(st.sampled_from([302, 301, 307, 308])) if kind == "redirect" else 302,
-                target=draw(targets) if kind == "redirect" else Link(0),
+                target=Link(target, draw(target_spellings)) if kind == "redirect" else Link(0),
                 noindex=has_robots and draw(st.booleans()),
                 nofollow=has_robots and draw(st.booleans()),
                 robots_header=has_robots and draw(st.booleans()),
                 failures=draw(st.sampled_from([0, 0, 0, 0, 1, 2])),
                 retry_after=draw(st.booleans()),
                 latency="slow" if number == slow else draw(st.sampled_from(["none", "small", "small"])),
-                padding=draw(st.integers(max_padding // 4, max_padding)) if is_page and draw(one_in(25)) else 0,
+                padding=draw(st.integers(max_padding // 4, max_padding)) if is_page and draw(one_in(40)) else 0,
             )
         )
-    return Site(tuple(nodes), draw(st.integers(0, 5)))
+    return Site(tuple(nodes), draw(st.sampled_from([3, 2, 4, 5, 3, 2, 1, 0])))
 
 
 LINK_ATTRIBUTES = {"a": "href", "area": "href", "frame": "src", "iframe": "src"}

@@ -65,6 +65,7 @@ def concurrent_crawl(
         host=lambda url: str(len(url) % 3),
         discard=lambda outcome: discarded.append(outcome[1]),
         ahead=ahead,
+        slack=concurrency,
         max_redirects=max_redirects,
     )
     serial.remaining = most

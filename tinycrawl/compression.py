@@ -21,8 +21,8 @@ class StrictCompressionMiddleware(HttpCompressionMiddleware):
         self, request: Request, response: Response, spider: Spider | None = None
     ) -> Request | Response:
         encodings = response.headers.getlist("Content-Encoding")
-        if not encodings or not response.body:
-            return response
+        if not encodings or not response.body or not 200 <= response.status < 300:
+            return response  # nobody reads the body of a redirect or an error
         try:
             body = decode_content(response.body, encodings, request.meta.get("download_maxsize", self._max_size))
         except ContentError as error:

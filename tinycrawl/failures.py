@@ -21,7 +21,10 @@ from scrapy.exceptions import (
 from scrapy.http import Response
 from service_identity import VerificationError
 from twisted.internet.error import ConnectError, ConnectionDone, ConnectionLost, NoRouteError
+from twisted.web._newclient import ParseError
 from twisted.web.client import ResponseNeverReceived
+
+from tinycrawl.certificates import CertificateRefused
 
 
 class FailedResponse(Response):
@@ -51,6 +54,8 @@ def reason_of(exception: BaseException) -> tuple[str, bool]:
     for cause in causes:
         if isinstance(cause, VerificationError):
             return "certificate: not valid for this host", False
+        if isinstance(cause, CertificateRefused):
+            return f"certificate: {cause.problem}", False
         if isinstance(cause, SSL.Error):
             return _tls_reason(cause), False
     match exception:
@@ -66,6 +71,8 @@ def reason_of(exception: BaseException) -> tuple[str, bool]:
             return "truncated", False
         case DownloadCancelledError():
             return "too large", False
+    if any(isinstance(cause, ParseError) for cause in causes):
+        return "not an HTTP answer", False
     if any(isinstance(cause, NoRouteError | ConnectError) for cause in causes):
         return "no connection", True
     if isinstance(exception, DownloadFailedError) or any(
@@ -94,11 +101,6 @@ def _causes(exception: BaseException) -> Iterator[BaseException]:
 
 
 def _tls_reason(error: SSL.Error) -> str:
-    """OpenSSL's words: ``certificate: self-signed certificate``, ``TLS: wrong version number``."""
-    certificate = getattr(error, "certificate_problem", "")
-    if certificate:
-        return f"certificate: {certificate}"
+    """OpenSSL's words: ``TLS: wrong version number``."""
     words = [part[2] for part in error.args[0] if part[2]] if error.args and isinstance(error.args[0], list) else []
-    if "certificate verify failed" in words:
-        return "certificate: cannot be verified"
     return f"TLS: {words[0]}" if words else "TLS"

@@ -23,10 +23,11 @@ class HtmlOnly:
         return extension
 
     def headers_received(self, headers: Headers, body_length: int, request: Request, spider: Spider) -> None:
-        if "ask" not in request.meta or body_length == 0:
+        if "ask" not in request.meta:
             return
+        request.meta.pop("first_bytes", None)  # of an earlier try
         kind = media_type(headers.getlist("Content-Type"))
-        if kind in HTML_TYPES:
+        if kind in HTML_TYPES or body_length == 0:
             return
         if kind not in SNIFFED_TYPES:
             raise StopDownload(fail=False)

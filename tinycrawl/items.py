@@ -33,6 +33,7 @@ class Page:
     length: int = 0
     sha256: str = ""
     doc_id: int = 0
+    order: int = field(default=0, repr=False)  # its place among all items of the crawl, from 1
     record: Record = field(default_factory=dict, repr=False)
     before: Sequence[Record] = field(default=(), repr=False)  # of links that were refused, to be written first
     held: Held | None = field(default=None, repr=False)  # where the body waits for its number
@@ -44,3 +45,4 @@ class Unsaved:
 
     record: Record
     before: Sequence[Record] = ()
+    order: int = 0

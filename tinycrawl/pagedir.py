@@ -230,8 +230,6 @@ class PageWriter:
                 raise OSError(0, "the name is taken by something that is not ours")
             held._path = held._path.rename(waiting)
             self._append(line)
-            if self._sync:
-                os.fsync(self._marker)
             held._path = waiting.rename(page)
         self.saved = doc_id
         return doc_id

@@ -1,20 +1,19 @@
 """PageDirectoryPipeline: assigns docIDs, calls pagedir."""
 
-import logging
+import asyncio
 from typing import Any
 
 from itemadapter import ItemAdapter
+from scrapy import signals
 from scrapy.crawler import Crawler
 from scrapy.exceptions import DropItem
 
 from tinycrawl.exceptions import DirectoryError
 from tinycrawl.items import Page, Unsaved
 
-logger = logging.getLogger(__name__)
-
 
 class PageDirectoryPipeline:
-    """Writes what was settled, in the order in which it comes: the only place that does.
+    """Writes what was settled, in its order: the only place that does.
 
     A page that cannot be stored ends the crawl. An exception raised here would only be logged, and CloseSpider has no
     effect in a pipeline, so the spider is told.
@@ -22,10 +21,16 @@ class PageDirectoryPipeline:
 
     def __init__(self, crawler: Crawler) -> None:
         self.crawler = crawler
+        self._turn = 1
+        self._waiting: dict[int, asyncio.Future[None]] = {}
+        self._skipped: set[int] = set()
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> "PageDirectoryPipeline":
-        return cls(crawler)
+        pipeline = cls(crawler)
+        crawler.signals.connect(pipeline.item_dropped, signal=signals.item_dropped)
+        crawler.signals.connect(pipeline.item_dropped, signal=signals.item_error)
+        return pipeline
 
     def open_spider(self) -> None:
         spider: Any = self.crawler.spider
@@ -35,13 +40,45 @@ class PageDirectoryPipeline:
     def close_spider(self) -> None:
         self.spider.close_directory()
 
-    def process_item(self, item: Any) -> Any:
-        writer = self.spider.writer
-        if writer is None:
-            raise DropItem("the crawl is over", log_level="DEBUG")
+    async def process_item(self, item: Any) -> Any:
+        """Write *item* when it is its turn.
+
+        Items of two responses take their ways through Scrapy side by side, so one may come before its predecessor,
+        which is then on its way here too: nothing here waits for the network.
+        """
+        order = ItemAdapter(item)["order"]
+        if order != self._turn:
+            turn = self._waiting[order] = asyncio.get_running_loop().create_future()
+            await turn
+            del self._waiting[order]
+        try:
+            return self._write(item)
+        finally:
+            self._end_turn()
+
+    def item_dropped(self, item: Any) -> None:
+        """Another pipeline kept an item from us: the directory would lack it."""
+        order = ItemAdapter(item).get("order", 0)
+        if order >= self._turn and order not in self._waiting:
+            self.spider.abort("an item was dropped by another pipeline, which must come after this one")
+            self._skipped.add(order)
+            if order == self._turn:
+                self._end_turn()
+
+    def _end_turn(self) -> None:
+        self._turn += 1
+        while self._turn in self._skipped:
+            self._turn += 1
+        if self._turn in self._waiting:
+            self._waiting[self._turn].set_result(None)
+
+    def _write(self, item: Any) -> Any:
         adapter = ItemAdapter(item)
         if adapter.get("doc_id"):  # replayed: it has been written before
             return item
+        writer = self.spider.writer
+        if writer is None:
+            raise DropItem("the crawl is over", log_level="DEBUG")
         try:
             for record in adapter["before"]:
                 writer.settle(record)

@@ -77,6 +77,8 @@ def make_plan(settings: BaseSettings, given: Mapping[str, object]) -> Plan:
         given, max_depth=settings.getint("TINYCRAWL_MAX_DEPTH"), defaults=site.crawl, source=site.path
     )
     _set_depth(settings, arguments.depth)
+    directory = _directory(settings, arguments)
+    _check_events(arguments.events, directory)
     if settings["JOBDIR"]:
         settings.set("JOBDIR", None, priority="cmdline")
         settings.set("TINYCRAWL_JOBDIR_IGNORED", True, priority="cmdline")
@@ -100,7 +102,7 @@ def make_plan(settings: BaseSettings, given: Mapping[str, object]) -> Plan:
         "duplicates": arguments.duplicates,
         "policies": policies,
     }
-    return Plan(arguments, scope, _directory(settings, arguments), identity)
+    return Plan(arguments, scope, directory, identity)
 
 
 def _directory(settings: BaseSettings, arguments: Arguments) -> Path:
@@ -117,6 +119,18 @@ def _set_depth(settings: BaseSettings, depth: int) -> None:
     if (settings.getpriority("DEPTH_LIMIT") or 0) > SETTINGS_PRIORITIES["default"] and str(asked) != str(depth):
         raise UsageError(f"setting `DEPTH_LIMIT`: expected the same as the argument depth={depth}, got {asked!r}")
     settings.set("DEPTH_LIMIT", depth, priority="spider")
+
+
+def _check_events(path: str | None, directory: Path) -> None:
+    """The event log must be a file that can be made, and not within the page directory, which holds pages only."""
+    if path is None or path == "-":
+        return
+    log = Path(path).absolute()
+    if log.is_dir() or not log.parent.is_dir() or log.is_relative_to(directory):
+        raise UsageError(
+            "spider argument `events`: expected a file in a directory that exists, not the page directory, or -,"
+            f" got {show_value(path)}"
+        )
 
 
 def _check_settings(settings: BaseSettings) -> None:
@@ -137,8 +151,9 @@ def _check_settings(settings: BaseSettings) -> None:
         except (ValueError, TypeError):
             kind = {bool: "0 or 1", dict: "a JSON object"}.get(type(default), "a number, 0 or more")
             raise UsageError(f"setting `{name}`: expected {kind}, got {show_value(settings[name])}") from None
-    if settings.getint("TINYCRAWL_AHEAD") < 1:
-        raise UsageError(f"setting `TINYCRAWL_AHEAD`: expected 1 or more, got {settings['TINYCRAWL_AHEAD']!r}")
+    for name in ("TINYCRAWL_AHEAD", "CONCURRENT_REQUESTS_PER_DOMAIN"):  # with none, nothing would ever be sent
+        if settings.getint(name) < 1:
+            raise UsageError(f"setting `{name}`: expected 1 or more, got {settings[name]!r}")
     encoding = settings["TINYCRAWL_ENCODING"] or None
     if encoding not in (None, "utf-8"):
         raise UsageError(f"setting `TINYCRAWL_ENCODING`: expected utf-8 or nothing, got {show_value(encoding)}")

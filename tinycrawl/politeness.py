@@ -28,6 +28,12 @@ def lengthen_delay(crawler: Crawler, request: Request, seconds: float) -> None:
         downloader.per_slot_settings[key] = {**downloader.per_slot_settings.get(key, {}), "delay": seconds}
 
 
+def has_started(crawler: Crawler, request: Request) -> None:
+    """The delay to the next request to the host of *request* counts from now, unless it was pushed back further."""
+    slot = crawler.engine.downloader._get_slot(request)[1]
+    slot.lastseen = max(slot.lastseen, monotonic())
+
+
 def push_back(crawler: Crawler, request: Request, seconds: float) -> None:
     """Send nothing to the host of *request* for *seconds* from now."""
     slot = crawler.engine.downloader._get_slot(request)[1]

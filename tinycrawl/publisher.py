@@ -17,13 +17,19 @@ from tinycrawl.items import Page, Record, Unsaved
 from tinycrawl.markup import decode_body, read_markup
 from tinycrawl.pagedir import Held
 from tinycrawl.plan import Plan
-from tinycrawl.scope import OUT_OF_SCOPE
-from tinycrawl.serial import Link, SerialCrawl, Settled
+from tinycrawl.scope import EXCLUDED, NOT_INCLUDED, OUT_OF_SCOPE, REPEATED_SEGMENT, URL_TOO_LONG
+from tinycrawl.serial import DUPLICATE, Link, SerialCrawl, Settled
 from tinycrawl.urls import join_url
 
 logger = logging.getLogger(__name__)
 
 NOINDEX = "noindex"
+# Redirects to where no link would be followed either: nothing failed.
+SKIPPED = {
+    DUPLICATE: events.DUPLICATE,
+    OUT_OF_SCOPE: events.EXTERNAL,
+    **dict.fromkeys((URL_TOO_LONG, NOT_INCLUDED, EXCLUDED, REPEATED_SEGMENT), events.FILTERED),
+}
 IN_WORDS = {"robots": "forbidden by robots.txt", OUT_OF_SCOPE: "it leads out of the crawl's scope"}
 
 
@@ -81,6 +87,7 @@ class Publisher:
         self._depth = plan.arguments.depth
         self._options = options
         self._known: dict[str, str | None] = {}  # URL -> the reason why it is refused
+        self._items = 0
         self._refused: deque[tuple[int, Record]] = deque()  # not yet written, with their depths
 
     def seed(self, url: str) -> Link:
@@ -109,7 +116,7 @@ class Publisher:
                 more = f" ({leads})" if leads else ""
                 raise CrawlFailed(f"seed {link.url}: {IN_WORDS.get(reason, reason)}{more}")
             self._tell_failure(link, settled.redirects, reason)
-            return Unsaved(self._record(settled, {"reason": reason}), self.refusals(link.depth)), []
+            return self._unsaved(self._record(settled, {"reason": reason})), []
         url = settled.redirects[-1] if settled.redirects else link.url
         body = page.read()
         noindex, nofollow, links = self._read(url, page, body)
@@ -121,8 +128,7 @@ class Publisher:
         item: Page | Unsaved
         if noindex:
             page.drop()
-            record = self._record(settled, {"reason": NOINDEX} | facts | {"links": links})
-            item = Unsaved(record, self.refusals(link.depth))
+            item = self._unsaved(self._record(settled, {"reason": NOINDEX} | facts | {"links": links}))
         else:
             item = self._page(self._record(settled, facts), page)
         return item, self._tell_page(link, settled.redirects, links, noindex=noindex, nofollow=nofollow)
@@ -175,8 +181,13 @@ class Publisher:
             record["target"] = settled.target
         return {**record, "depth": link.depth, "parent": link.parent, **facts}
 
+    def _unsaved(self, record: Record) -> Unsaved:
+        self._items += 1
+        return Unsaved(record, self.refusals(record["depth"]), self._items)
+
     def _page(self, record: Record, page: Fetched) -> Page:
         body = page.read()
+        self._items += 1
         self.saved += 1
         self.saved_bytes += len(body)
         if self._serial.remaining is not None:
@@ -194,6 +205,7 @@ class Publisher:
             length=len(body),
             sha256=page.held.sha256 if page.held else record.get("sha256", ""),
             doc_id=record.get("docID", 0),
+            order=self._items,
             record=record,
             before=self.refusals(record["depth"]),
             held=page.held,
@@ -235,8 +247,12 @@ class Publisher:
     def _tell_failure(self, link: Link, redirects: tuple[str, ...], reason: str) -> None:
         for url in redirects:
             self.event(link.depth, events.REDIRECTED, url)
-        self.event(link.depth, events.FAILED, f"{link.url} ({reason})")
-        self.failed[reason] += 1
+        if reason in SKIPPED:
+            self.event(link.depth, SKIPPED[reason], link.url)
+            self.skipped[reason] += 1
+        else:
+            self.event(link.depth, events.FAILED, f"{link.url} ({reason})")
+            self.failed[reason] += 1
 
     def _tell_page(
         self, link: Link, redirects: tuple[str, ...], links: list[str], *, noindex: bool, nofollow: bool

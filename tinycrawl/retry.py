@@ -4,7 +4,7 @@ from email.utils import parsedate_to_datetime
 from time import time
 from typing import Any
 
-from scrapy import Request, Spider
+from scrapy import Request, Spider, signals
 from scrapy.crawler import Crawler
 from scrapy.downloadermiddlewares.retry import RetryMiddleware, get_retry_request
 from scrapy.http import Response
@@ -17,10 +17,11 @@ OVERLOADED = frozenset({429, 503})
 
 
 class PatientRetryMiddleware(RetryMiddleware):
-    """429 and 503 push the host's next request back and have a budget of their own.
+    """429, 503 and any other redirect or error with `Retry-After` push the host's next request back.
 
-    The wait is what `Retry-After` says, at most *longest_wait* seconds; without it the host's delay, doubled each
-    time. A certificate that is refused is not asked for again.
+    The wait is what `Retry-After` says, at most *longest_wait* seconds; a 429 or 503 without it waits for the host's
+    delay, doubled each time. These two have a budget of their own. A certificate that is refused is not asked for
+    again.
     """
 
     def __init__(self, settings: BaseSettings, patience: int, longest_wait: float) -> None:
@@ -35,7 +36,18 @@ class PatientRetryMiddleware(RetryMiddleware):
             settings, settings.getint("TINYCRAWL_PATIENCE"), settings.getfloat("TINYCRAWL_RETRY_AFTER_MAX")
         )
         middleware.crawler = crawler
+        crawler.signals.connect(middleware.response_downloaded, signal=signals.response_downloaded)
         return middleware
+
+    def response_downloaded(self, response: Response, request: Request, spider: Spider) -> None:
+        """Push back here: before `process_response` the downloader would send what waits in the host's slot."""
+        if response.status < 300:
+            return
+        wait = retry_after(response.headers.get("Retry-After"))
+        if wait is None and response.status in OVERLOADED:
+            wait = delay_of(self.crawler, request) * 2 ** request.meta.get("overloaded_times", 0)
+        if wait is not None:
+            push_back(self.crawler, request, min(wait, self.longest_wait))
 
     def process_response(
         self, request: Request, response: Response, spider: Spider | None = None
@@ -43,10 +55,6 @@ class PatientRetryMiddleware(RetryMiddleware):
         if response.status not in OVERLOADED or request.meta.get("dont_retry", False):
             return super().process_response(request, response)
         times = request.meta.get("overloaded_times", 0)
-        wait = retry_after(response.headers.get("Retry-After"))
-        if wait is None:
-            wait = delay_of(self.crawler, request) * 2**times
-        push_back(self.crawler, request, min(wait, self.longest_wait))
         if times >= self.patience:
             return response
         assert self.crawler.spider is not None

@@ -1,15 +1,17 @@
 """robots.txt by RFC 9309: unreachable means that nothing may be fetched."""
 
 import asyncio
+import codecs
 import logging
 import re
+from typing import Any
 from urllib.parse import urlsplit
 
 from scrapy import Request, Spider, signals
 from scrapy.crawler import Crawler
 from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.exceptions import IgnoreRequest, StopDownload
-from scrapy.http import Response
+from scrapy.http import Headers, Response
 from scrapy.http.request import NO_CALLBACK
 from scrapy.robotstxt import RobotParser
 from scrapy.utils.misc import build_from_crawler, load_object
@@ -23,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 DISALLOWED = "robots"
 UNREACHABLE = "robots.txt unreachable"
+
+_USER_AGENT_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))([ \t]*user-agent[ \t]*:[ \t]*)([^\r\n]*)", re.IGNORECASE)
 
 
 class RobotsRefusal(IgnoreRequest):
@@ -46,7 +50,7 @@ class PoliteRobotsMiddleware(RobotsTxtMiddleware):
     """Obeys robots.txt and its `Crawl-delay`.
 
     - 2xx: the rules for our product token, in the first *max_bytes* bytes. A page of HTML is no robots.txt: all may.
-    - 4xx (429 was asked again before), a redirect that leads nowhere or too far: all may.
+    - 4xx (429 was asked again before), a redirect that leads nowhere, in a circle or too far: all may.
     - 5xx, any failure, a body that was cut: nothing may.
     """
 
@@ -59,7 +63,8 @@ class PoliteRobotsMiddleware(RobotsTxtMiddleware):
         self._max_redirects = settings.getint("REDIRECT_MAX_TIMES")
         self._agent = settings["ROBOTSTXT_USER_AGENT"] or product_token(settings["USER_AGENT"])
         self._origins: dict[str, asyncio.Future[Rules]] = {}
-        crawler.signals.connect(self._cut, signal=signals.bytes_received)
+        crawler.signals.connect(self._headers_received, signal=signals.headers_received)
+        crawler.signals.connect(self._bytes_received, signal=signals.bytes_received)
 
     async def process_request(self, request: Request, spider: Spider | None = None) -> None:
         if request.meta.get("dont_obey_robotstxt"):
@@ -77,11 +82,14 @@ class PoliteRobotsMiddleware(RobotsTxtMiddleware):
 
     async def _fetch(self, origin: str) -> Rules:
         url = f"{origin}/robots.txt"
-        for _ in range(self._max_redirects + 1):
+        cookies: tuple[Any, ...] = ()
+        asked: list[tuple[str, tuple[Any, ...]]] = []
+        while (url, cookies) not in asked and len(asked) <= self._max_redirects:
+            asked.append((url, cookies))
             request = Request(
                 url,
                 priority=self.DOWNLOAD_PRIORITY,
-                meta={"dont_obey_robotstxt": True, "dont_redirect": True, "robots_bytes": 0},
+                meta={"dont_obey_robotstxt": True, "dont_redirect": True, "is_robots": True, "chain_cookies": cookies},
                 callback=NO_CALLBACK,
             )
             self._stats.inc_value("robotstxt/request_count")
@@ -91,6 +99,7 @@ class PoliteRobotsMiddleware(RobotsTxtMiddleware):
                 return self._unreachable(origin, *reason_of(error))
             if not 300 <= response.status < 400:
                 return self._read(origin, response)
+            cookies = response.meta.get("cookies_after", ())
             try:
                 url = join_location(url, response.headers.get("Location") or b"")
             except ValueError:
@@ -106,21 +115,64 @@ class PoliteRobotsMiddleware(RobotsTxtMiddleware):
             return self._unreachable(origin, response.reason, response.is_offline)
         if response.status >= 500:
             return self._unreachable(origin, f"http {response.status}")
-        body = response.body[: self._max_bytes]
-        if response.status >= 300 or looks_like_html(body):
+        if response.status >= 300 or looks_like_html(response.body):
             return Rules()
-        parser: RobotParser = build_from_crawler(self._load_parser, self.crawler, body)
+        body = first_lines(response.body, self._max_bytes)
+        parser: RobotParser = build_from_crawler(self._load_parser, self.crawler, own_groups(body, self._agent))
         delay = parser.crawl_delay(self._agent)
         if delay:
             lengthen_delay(self.crawler, Request(origin), min(delay, self._longest_delay))
         return Rules(parser)
 
-    def _cut(self, data: bytes, request: Request, spider: Spider) -> None:
-        """Stop reading a robots.txt that is larger than what is looked at."""
+    def _headers_received(self, headers: Headers, body_length: int, request: Request, spider: Spider) -> None:
+        """Read no more of a robots.txt than is looked at, instead of refusing one beyond DOWNLOAD_MAXSIZE.
+
+        What is compressed is decoded whole or not at all, so it keeps that limit.
+        """
+        if "is_robots" not in request.meta:
+            return
+        if "Content-Encoding" in headers:
+            request.meta.pop("robots_bytes", None)  # of an earlier try
+            request.meta.pop("download_maxsize", None)
+        else:
+            request.meta["robots_bytes"] = request.meta["download_maxsize"] = 0
+
+    def _bytes_received(self, data: bytes, request: Request, spider: Spider) -> None:
         if "robots_bytes" in request.meta:
             request.meta["robots_bytes"] += len(data)
             if request.meta["robots_bytes"] > self._max_bytes:
                 raise StopDownload(fail=False)
+
+
+def first_lines(body: bytes, size: int) -> bytes:
+    """The whole lines in the first *size* bytes of *body*: half a line may be a rule that forbids everything.
+
+    >>> first_lines(b"Disallow: /a\\nDisallow: /b\\n", 23)
+    b'Disallow: /a\\n'
+    """
+    if len(body) <= size:
+        return body
+    start = body[:size]
+    return start[: max(start.rfind(b"\n"), start.rfind(b"\r")) + 1]
+
+
+def own_groups(body: bytes, agent: str) -> bytes:
+    """Rename the groups of *body* so that a parser takes those for the product token *agent* and no others for ours.
+
+    RFC 9309, 2.2.1: the whole token must match, in any case; a version may follow it. Protego also takes ``tiny`` for
+    ``tinycrawl``, and does not know ``tinycrawl/0.1`` again.
+
+    >>> own_groups(b"User-agent: Tinycrawl/0.1\\nUser-agent: tiny\\nUser-agent: *", "tinycrawl")
+    b'User-agent: tinycrawl\\nUser-agent: -\\nUser-agent: *'
+    """
+    own = re.compile(re.escape(agent.encode()) + rb"(?![\w-])", re.IGNORECASE)
+
+    def rename(match: re.Match[bytes]) -> bytes:
+        if own.match(match[2]):
+            return match[1] + agent.encode()
+        return match[0] if match[2].startswith(b"*") else match[1] + b"-"
+
+    return _USER_AGENT_LINE.sub(rename, body.removeprefix(codecs.BOM_UTF8))
 
 
 def product_token(user_agent: str) -> str:

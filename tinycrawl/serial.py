@@ -53,12 +53,16 @@ class Answer:
 
 @dataclass(slots=True, eq=False)
 class Ask:
-    """One URL to be requested, with the cookies of its redirect chain, for the walks that wait for it."""
+    """One URL to be requested, with the cookies of its redirect chain, for the walks that wait for it.
+
+    *rank* is the smallest of theirs. *is_sent*: it has been handed out.
+    """
 
     url: str
     depth: int
     rank: int
     cookies: tuple[Any, ...] = ()
+    is_sent: bool = False
     answer: Answer | None = None
     walks: list["Walk"] = field(default_factory=list)
 
@@ -101,6 +105,7 @@ class SerialCrawl:
     :param host: the host of a URL, for which `next_ask` asks whether there is room.
     :param discard: called with each outcome that nobody will use.
     :param ahead: how many ranks may be open at once, from 1.
+    :param slack: how many of them may wait to be published, though nothing keeps them from it, before more is asked.
     :param last_in_first_out: depth-first: the link found last is asked first, one at a time.
     :param outage_after: so many answers in a row from no server at all are an outage; 0 switches this off.
     """
@@ -114,6 +119,7 @@ class SerialCrawl:
         host: Callable[[str], str],
         discard: Callable[[Any], None] = lambda outcome: None,
         ahead: int = 1000,
+        slack: int = 16,
         max_redirects: int = 20,
         last_in_first_out: bool = False,
         outage_after: int = 0,
@@ -124,6 +130,7 @@ class SerialCrawl:
         self.host = host
         self.discard = discard
         self.ahead = 1 if last_in_first_out else ahead
+        self.slack = max(slack, 1)
         self.max_redirects = max_redirects
         self.last_in_first_out = last_in_first_out
         self.outage_after = outage_after
@@ -154,8 +161,15 @@ class SerialCrawl:
         return rank
 
     def push(self, link: Link) -> None:
-        """Put a claimed link into the frontier. Links must come in the order of their ranks."""
-        self._frontier.append(link)
+        """Put a claimed link into the frontier, which is in the order of the ranks.
+
+        The links of two pages published one right after the other may come mixed: they take their ways through
+        Scrapy side by side. All have come before their level begins.
+        """
+        place = len(self._frontier)
+        while place and self._frontier[place - 1].rank > link.rank:
+            place -= 1
+        self._frontier.insert(place, link)
         self._pushed[link.depth] += 1
         self._queued[link.depth] += 1
 
@@ -204,13 +218,16 @@ class SerialCrawl:
         A new level, and in depth-first order each link, is begun only when *is_idle*: nothing in flight, everything
         published and every new link pushed.
         """
-        while not (self.is_stopped or self.is_replaying):
+        while not (self.is_stopped or self.is_replaying or self._is_behind()):
             hosts = [host for host in self._ready if has_room(host)]
             if hosts:
                 host = min(hosts, key=lambda name: self._ready[name][0][:2])
                 ask = heappop(self._ready[host])[2]
                 if not self._ready[host]:
                     del self._ready[host]
+                if ask.is_sent:  # it was here twice
+                    continue
+                ask.is_sent = True
                 if ask.walks:
                     return ask
                 self._waiting -= 1  # settled otherwise in the meantime
@@ -228,6 +245,13 @@ class SerialCrawl:
         self._begin(link)
         return True
 
+    def _is_behind(self) -> bool:
+        """Is much waiting that could be published? Then that comes first: a kill would lose it."""
+        if len(self._open) - self._waiting < self.slack:
+            return False
+        head = next(iter(self._open.values()))
+        return head.is_done and head.asks[-1] not in self._offline
+
     def _begin(self, link: Link) -> None:
         self._pop()
         self.level = link.depth
@@ -242,10 +266,16 @@ class SerialCrawl:
             if not cookies:
                 self._asks[url] = ask
             self._waiting += 1
-            self._tie += 1
-            heappush(self._ready.setdefault(self.host(url), []), (ask.rank, self._tie, ask))
+            self._make_ready(ask)
+        elif walk.link.rank < ask.rank and not ask.is_sent:
+            ask.rank = walk.link.rank  # more urgent than it was
+            self._make_ready(ask)
         ask.walks.append(walk)
         walk.asks.append(ask)
+
+    def _make_ready(self, ask: Ask) -> None:
+        self._tie += 1
+        heappush(self._ready.setdefault(self.host(ask.url), []), (ask.rank, self._tie, ask))
 
     # Answers
 

@@ -38,14 +38,15 @@ def normalise_url(url: str) -> str:
     - trimmed; tabs and newlines removed; scheme and host in lower case, the host in punycode
     - no fragment, user, password or default port, and no trailing dot of the host
     - dot segments resolved, a backslash before the query is a slash
-    - escapes, the order of the query and an empty query as published
+    - no empty query: Twisted sends ``/a?`` as ``/a``
+    - escapes and the order of the query as published
 
     >>> normalise_url(" HTTP://user:secret@H.Test.:80/a/../Up#top\n")
     'http://h.test/Up'
     >>> normalise_url("https://bücher.test")
     'https://xn--bcher-kva.test/'
     >>> normalise_url("http://h.test/x%3d%2F%5C?")
-    'http://h.test/x%3d%2F%5C?'
+    'http://h.test/x%3d%2F%5C'
     >>> normalise_url("http:\\\\h.test\\x\\y")
     'http://h.test/x/y'
 
@@ -180,10 +181,21 @@ def registrable_domain(host: str) -> str:
     return host if host[0] == "[" or labels[-1].isdigit() else ".".join(labels[-2:])
 
 
+def is_public_suffix(host: str) -> bool:
+    """Whether *host* is a suffix under which anybody may register a name, so that nobody may set cookies for it.
+
+    >>> is_public_suffix("co.uk"), is_public_suffix("example.co.uk"), is_public_suffix("localhost")
+    (True, False, False)
+    """
+    return not _split_by_suffix(host).domain
+
+
 def _finish(href: str) -> str:
-    """Remove from a serialised http(s) URL what the standard keeps: fragment, user, password, trailing dot."""
+    """Remove from a serialised http(s) URL what the standard keeps: fragment, empty query, user, password, last dot."""
     if "#" in href:
         href = href[: href.index("#")]
+    if href[-1] == "?" and href.index("?") == len(href) - 1:
+        href = href[:-1]
     if "@" in href or "./" in href or ".:" in href:
         match = _AUTHORITY.match(href)
         if match is None or not match[2] or match[2][-1] == ".":

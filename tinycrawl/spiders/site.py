@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Hashable, Iterator
+from contextlib import suppress
 from itertools import chain
 from typing import Any
 
@@ -58,6 +59,7 @@ class SiteSpider(Spider):
             host=host_of,
             discard=_drop,
             ahead=settings.getint("TINYCRAWL_AHEAD"),
+            slack=settings.getint("CONCURRENT_REQUESTS"),
             max_redirects=settings.getint("REDIRECT_MAX_TIMES"),
             last_in_first_out=plan.arguments.order == "depth-first",
             outage_after=settings.getint("TINYCRAWL_OUTAGE_AFTER"),
@@ -96,6 +98,10 @@ class SiteSpider(Spider):
             self.publisher.event = EventLog(plan.arguments.events)
         except (DirectoryError, OSError) as error:
             self.abort(str(error))
+            if self.writer is not None:  # what it holds stays as it was, how the last crawl ended too
+                writer, self.writer = self.writer, None
+                with suppress(DirectoryError):
+                    writer.close(writer.previous_end)
 
     def close_directory(self) -> None:
         """Write how the crawl ended; called by the pipeline when everything has been taken in."""
@@ -224,10 +230,14 @@ class SiteSpider(Spider):
             self.abort(str(error))
         if self.serial.is_outage and not self.serial.is_stopped:
             self._stop_for_outage()
-        return iter(()) if self._publishing or self.serial.is_stopped else self._publish()
+        return self._publish()
 
     def _publish(self) -> Iterator[Any]:
         """Publish while there is something. An answer that arrives meanwhile is published here too, in its turn."""
+        if (
+            self._publishing or self.serial.is_stopped
+        ):  # asked here, when the first item is wanted: parse() is too early
+            return
         self._publishing = True
         try:
             for settled in self.serial.publish():
@@ -281,7 +291,9 @@ class SiteSpider(Spider):
         header = response.headers.get("Content-Type")
         text, charset = decode_body(body, header.decode("latin-1") if header else None)
         page = Fetched(response.status, kind, charset)
-        page.is_utf8 = not is_ascii_superset(charset) or (self._all_utf8 and charset != "utf-8")
+        page.is_utf8 = not is_ascii_superset(charset)
+        if self._all_utf8 and not page.is_utf8:  # a page that says UTF-8 need not be valid, and may have a BOM
+            page.is_utf8 = charset != "utf-8" or text.encode() != body
         if page.is_utf8:
             body = text.encode()
         if self._options.obey_meta:
