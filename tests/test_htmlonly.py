@@ -12,6 +12,7 @@ from mockserver import MockServer, Reply, page, redirect
 Server = Callable[..., MockServer]
 
 HTML = b"<!DOCTYPE html>\n<title>a page</title>\n" + b"<p>words\n" * 1000
+LONG = HTML * 50  # more than arrives at once
 NOISE = bytes(range(256)) * 20_000  # 5 MB
 
 
@@ -114,7 +115,7 @@ def test_redirects_and_failures_may_have_any_type(server: Server, crawl: CrawlCo
             "/error": [Reply(500, NOISE[:1024], pdf, endless=True), page()],
             "/gone": Reply(404, NOISE, pdf, drip=0.1),
             # What the first try said of itself must not be held against the second.
-            "/untyped-busy": [Reply(503, b"come again later", None), typed("text/html")],
+            "/untyped-busy": [Reply(503, b"come again later", None), typed("text/html", LONG)],
             "/noise-busy": [Reply(503, NOISE[:1000], "application/octet-stream"), typed("application/octet-stream")],
             "/late-pdf": [Reply(500, HTML[:500], None), typed(pdf, NOISE, drip=0.1)],
             "/a": page(),
@@ -133,5 +134,5 @@ def test_redirects_and_failures_may_have_any_type(server: Server, crawl: CrawlCo
         "6: /untyped-busy @1",
         "7: /noise-busy @1",
     ]
-    assert result.bodies()[5:] == [HTML, HTML]
+    assert result.bodies()[5:] == [LONG, HTML]
     assert reasons(result, mock) == {"/gone": "http 404", "/late-pdf": "not html: application/pdf"}

@@ -137,25 +137,25 @@ def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path)
 
 
-BAD_CERTIFICATES = [
-    pytest.param({"host": "h.test", "self_signed": True}, "self-signed certificate", id="self-signed"),
-    pytest.param({"host": "h.test", "days": (-9, -2)}, "certificate has expired", id="expired"),
-    pytest.param({"host": "other.test"}, "not valid for this host", id="wrong-name"),
-]
+def test_a_seed_with_a_bad_certificate_is_refused(server: Server, crawl: CrawlCommand, authority: Authority) -> None:
+    bad = [
+        (authority.context("h.test", self_signed=True), "self-signed certificate"),
+        (authority.context("h.test", days=(-9, -2)), "certificate has expired"),
+        (authority.context("other.test"), "not valid for this host"),
+    ]
+    running = []
+    for context, cause in bad:
+        mock = server({"/": page()}, tls=context)
+        seed = mock.url("/", "h.test")
+        one = crawl.start(seed, 1, env=authority.environment, settings={"LOG_LEVEL": "CRITICAL"})
+        running.append((mock, one, f"seed {seed}: robots.txt unreachable: certificate: {cause}"))
 
-
-@pytest.mark.parametrize(("options", "cause"), BAD_CERTIFICATES)
-def test_a_seed_with_a_bad_certificate_is_refused(
-    options: dict[str, object], cause: str, server: Server, crawl: CrawlCommand, authority: Authority
-) -> None:
-    mock = server({"/": page()}, tls=authority.context(**options))  # type: ignore[arg-type]
-
-    result = crawl(mock.url("/", "h.test"), 1, check=1, env=authority.environment, settings={"LOG_LEVEL": "CRITICAL"})
-
-    expected = f"seed {mock.url('/', 'h.test')}: robots.txt unreachable: certificate: {cause}"
-    assert result.stderr.splitlines() == [f"tinycrawl: the crawl failed: {expected}"]
-    assert mock.requests == []
-    assert next(mock.connection_numbers) == 1  # tried once
+    for mock, one, expected in running:
+        result = one.wait()
+        assert result.status == 1
+        assert result.stderr.splitlines() == [f"tinycrawl: the crawl failed: {expected}"]
+        assert mock.requests == []
+        assert next(mock.connection_numbers) == 1  # tried once
 
 
 def test_certificates_are_checked_unless_the_switch_says_not(
@@ -204,7 +204,7 @@ def closed_port() -> Iterator[int]:
 
 
 NO_ROBOTS = {"ROBOTSTXT_OBEY": 0}
-SEEDS = {
+SEEDS: dict[str, tuple[Reply, dict[str, int], str]] = {
     # the answer, settings, the cause
     "404": (Reply(404), {}, "http 404"),
     "500": (Reply(500), {}, "http 500"),
@@ -217,16 +217,19 @@ SEEDS = {
 }
 
 
-@pytest.mark.parametrize("name", SEEDS)
-def test_a_dead_seed_fails_the_crawl_with_its_cause(name: str, server: Server, crawl: CrawlCommand) -> None:
-    answer, settings, cause = SEEDS[name]
-    mock = server({"/": answer})
+def test_a_dead_seed_fails_the_crawl_with_its_cause(server: Server, crawl: CrawlCommand) -> None:
+    mock = server({f"{name}.test/": answer for name, (answer, _, _) in SEEDS.items()})
+    quick = {"RETRY_TIMES": 0, "LOG_LEVEL": "CRITICAL"}
+    seeds = {name: mock.url("/", f"{name}.test") for name in SEEDS}
+    running = {name: crawl.start(seeds[name], 1, settings=quick | SEEDS[name][1]) for name in SEEDS}
 
-    result = crawl(mock.url(), 1, check=1, settings={"RETRY_TIMES": 0, "LOG_LEVEL": "CRITICAL", **settings})
+    results = {name: one.wait() for name, one in running.items()}
 
-    expected = f"seed {mock.url()}: {cause.format(url=mock.url())}"
-    assert result.stderr.splitlines() == [f"tinycrawl: the crawl failed: {expected}"]
-    assert result.pages == []
+    assert {name: result.stderr for name, result in results.items()} == {
+        name: f"tinycrawl: the crawl failed: seed {seeds[name]}: {cause.format(url=seeds[name])}\n"
+        for name, (_, _, cause) in SEEDS.items()
+    }
+    assert {(result.status, len(result.pages)) for result in results.values()} == {(1, 0)}
 
 
 def test_a_seed_that_nobody_serves_fails_the_crawl(closed_port: int, crawl: CrawlCommand) -> None:

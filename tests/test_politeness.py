@@ -9,8 +9,6 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from itertools import pairwise
 
-import pytest
-
 from conftest import REPOSITORY, CrawlCommand
 from mockserver import MockServer, Reply, Request, Routes, page, redirect, robots
 
@@ -46,10 +44,8 @@ def closing_unannounced() -> Reply:
 # One request per DOWNLOAD_DELAY
 
 
-@pytest.mark.parametrize("concurrency", [1, 16])
-def test_no_two_requests_to_a_host_start_too_close_together(
-    concurrency: int, server: Server, crawl: CrawlCommand
-) -> None:
+def site_with_mishaps(server: Server) -> MockServer:
+    """Two hosts with redirects to and fro, errors, refusals and connections dropped in every way."""
     mock = server({})
     bare, www = (lambda path, host=host: mock.url(path, host) for host in ("h.test", "www.h.test"))
     routes: Routes = {
@@ -73,23 +69,28 @@ def test_no_two_requests_to_a_host_start_too_close_together(
         "www.h.test/lost": [Reply(raw=b""), Reply(raw=b""), page()],
     }
     mock.reset(routes)
+    return mock
 
-    result = crawl(
-        bare("/"),
-        1,
-        scope="domain",
-        settings={"DOWNLOAD_DELAY": DELAY, "CONCURRENT_REQUESTS_PER_DOMAIN": concurrency},
-    )
 
-    assert len(result.pages) == 10
-    assert min(gaps(mock, "h.test") + gaps(mock, "www.h.test")) >= HASTE * DELAY
-    assert sorted(requests_for(mock, "h.test")) == [
-        *["/", "/away", "/back", "/busy", "/busy", "/busy", "/close", "/error", "/error", "/error", "/from-www"],
-        *["/lost", "/lost", "/robots.txt", "/robots.txt"],
-    ]
-    assert sorted(requests_for(mock, "www.h.test")) == [
-        *["/1", "/2", "/and-back", "/away", "/lost", "/lost", "/lost", "/robots.txt", "/rules"],
-    ]
+def test_no_two_requests_to_a_host_start_too_close_together(server: Server, crawl: CrawlCommand) -> None:
+    """At any concurrency; and each URL is asked for as often as it must be."""
+    running = []
+    for concurrency in (1, 16):
+        mock = site_with_mishaps(server)
+        settings = {"DOWNLOAD_DELAY": DELAY, "CONCURRENT_REQUESTS_PER_DOMAIN": concurrency}
+        running.append((mock, crawl.start(mock.url("/", "h.test"), 1, scope="domain", settings=settings)))
+
+    for mock, one in running:
+        result = one.wait()
+        assert (result.status, len(result.pages)) == (0, 10)
+        assert min(gaps(mock, "h.test") + gaps(mock, "www.h.test")) >= HASTE * DELAY
+        assert sorted(requests_for(mock, "h.test")) == [
+            *["/", "/away", "/back", "/busy", "/busy", "/busy", "/close", "/error", "/error", "/error", "/from-www"],
+            *["/lost", "/lost", "/robots.txt", "/robots.txt"],
+        ]
+        assert sorted(requests_for(mock, "www.h.test")) == [
+            *["/1", "/2", "/and-back", "/away", "/lost", "/lost", "/lost", "/robots.txt", "/rules"],
+        ]
 
 
 def test_large_pages_do_not_make_requests_bunch(server: Server, crawl: CrawlCommand) -> None:
@@ -286,23 +287,23 @@ def test_the_whole_host_waits_as_long_as_it_asks(server: Server, crawl: CrawlCom
     assert failed == [(mock.url("/busy", "forbidden.test"), "http 403")]
 
 
-@pytest.mark.parametrize("concurrency", [1, 8])
-def test_the_whole_host_waits_without_a_delay_too(concurrency: int, server: Server, crawl: CrawlCommand) -> None:
+def test_the_whole_host_waits_without_a_delay_too(server: Server, crawl: CrawlCommand) -> None:
     links = [f"/{i}" for i in range(10)]
     answers = {"/": page("/busy", *links), **dict.fromkeys(links, page(delay=0.2))}
-    mock = server({**answers, "/busy": [overloaded(429, "1"), page()]})
+    running = []
+    for concurrency in (1, 8):
+        mock = server({**answers, "/busy": [overloaded(429, "1"), page()]})
+        settings = {"DOWNLOAD_DELAY": 0, "CONCURRENT_REQUESTS_PER_DOMAIN": concurrency, "RETRY_TIMES": 0}
+        running.append((mock, crawl.start(mock.url(), 1, settings=settings)))
 
-    result = crawl(
-        mock.url(), 1, settings={"DOWNLOAD_DELAY": 0, "CONCURRENT_REQUESTS_PER_DOMAIN": concurrency, "RETRY_TIMES": 0}
-    )
-
-    assert len(result.pages) == 12
-    assert sorted(mock.targets()) == sorted(["/", "/busy", "/busy", *links])
-    busy = next(request.time for request in mock.requests if request.target == "/busy")
-    # What was sent together with it was sent.
-    during = [request.target for request in mock.requests if busy + 0.15 < request.time < busy + HASTE]
-    assert during == []
-    assert max(request.time for request in mock.requests) < busy + 5
+    for mock, one in running:
+        assert len(one.wait().pages) == 12
+        assert sorted(mock.targets()) == sorted(["/", "/busy", "/busy", *links])
+        busy = next(request.time for request in mock.requests if request.target == "/busy")
+        # What was sent together with it was sent.
+        during = [request.target for request in mock.requests if busy + 0.15 < request.time < busy + HASTE]
+        assert during == []
+        assert max(request.time for request in mock.requests) < busy + 5
 
 
 def test_without_retry_after_the_wait_doubles(server: Server, crawl: CrawlCommand) -> None:

@@ -6,10 +6,10 @@ Most tests are one crawl over many hosts, one for each robots.txt: the seed link
 from __future__ import annotations
 
 import gzip
+from base64 import b64encode
 from collections.abc import Callable, Mapping
+from random import Random
 from urllib.parse import urlsplit
-
-import pytest
 
 from conftest import CrawlCommand, Result
 from mockserver import MockServer, Reply, Request, Routes, page, redirect, robots, route
@@ -23,6 +23,7 @@ UNREACHABLE = "robots.txt unreachable: "
 FORBID_X = "User-agent: *\nDisallow: /x\n"
 FORBID_ALL = "User-agent: *\nDisallow: /\n"
 HALF_MIB = 512 * 1024
+INCOMPRESSIBLE = b64encode(Random(1).randbytes(600_000)).decode()  # more than half a MiB, also when zipped
 SETTINGS = {"RETRY_TIMES": 1, "TINYCRAWL_PATIENCE": 2}
 
 
@@ -119,7 +120,7 @@ ANSWERS: dict[str, tuple[RobotsAnswer, str]] = {
     "large-half-a-rule": (robots(large(2 << 20, rule_at=HALF_MIB - 11, rule="Disallow: /xenon\n")), SAVED),
     "large-gzip": (
         Reply(
-            body=gzip.compress(large(900_000, rule_at=HALF_MIB - 100).encode()),
+            body=gzip.compress(f"{FORBID_X}# {INCOMPRESSIBLE}\n".encode()),
             type="text/plain",
             headers=[("Content-Encoding", "gzip")],
         ),
@@ -287,23 +288,25 @@ def test_robots_txt_can_be_ignored(server: Server, crawl: CrawlCommand) -> None:
     assert [request.target for request in mock.requests] == ["/"]
 
 
-@pytest.mark.parametrize(
-    ("answer", "cause"),
-    [
-        pytest.param(robots(FORBID_ALL), "forbidden by robots.txt", id="disallow"),
-        pytest.param(robots("User-agent: tinycrawl\nDisallow: /"), "forbidden by robots.txt", id="disallow-us"),
-        pytest.param(Reply(503), "robots.txt unreachable: http 503", id="503"),
-        pytest.param(Reply(never=True), "robots.txt unreachable: timeout", id="timeout"),
-        pytest.param(Reply(raw=b""), "robots.txt unreachable: connection lost", id="lost"),
-    ],
-)
-def test_a_seed_that_may_not_be_fetched_fails_the_crawl(
-    answer: Reply, cause: str, server: Server, crawl: CrawlCommand
-) -> None:
-    mock = server({"/robots.txt": answer, "/": page()})
+SEEDS = {
+    "disallow": (robots(FORBID_ALL), "forbidden by robots.txt"),
+    "disallow-us": (robots("User-agent: tinycrawl\nDisallow: /"), "forbidden by robots.txt"),
+    "503": (Reply(503), "robots.txt unreachable: http 503"),
+    "timeout": (Reply(never=True), "robots.txt unreachable: timeout"),
+    "lost": (Reply(raw=b""), "robots.txt unreachable: connection lost"),
+}
 
-    result = crawl(mock.url(), 1, check=1, settings={"DOWNLOAD_TIMEOUT": 1, "RETRY_TIMES": 0, "LOG_LEVEL": "CRITICAL"})
 
-    assert result.stderr.splitlines() == [f"tinycrawl: the crawl failed: seed {mock.url()}: {cause}"]
+def test_a_seed_that_may_not_be_fetched_fails_the_crawl(server: Server, crawl: CrawlCommand) -> None:
+    mock = server({f"{name}.test/robots.txt": answer for name, (answer, _) in SEEDS.items()})
+    quick = {"DOWNLOAD_TIMEOUT": 1, "RETRY_TIMES": 0, "LOG_LEVEL": "CRITICAL"}
+    seeds = {name: mock.url("/", f"{name}.test") for name in SEEDS}
+    running = {name: crawl.start(seed, 1, settings=quick) for name, seed in seeds.items()}
+
+    results = {name: one.wait() for name, one in running.items()}
+
+    assert {name: result.stderr for name, result in results.items()} == {
+        name: f"tinycrawl: the crawl failed: seed {seeds[name]}: {cause}\n" for name, (_, cause) in SEEDS.items()
+    }
+    assert {(result.status, len(result.pages)) for result in results.values()} == {(1, 0)}
     assert mock.targets() == []
-    assert result.pages == []

@@ -141,14 +141,18 @@ def test_the_order_of_answers_changes_nothing(
     assert len(asked) == len(set(asked))  # no URL is asked twice
 
 
-def outage_crawl(answers: str, outage_after: int) -> tuple[list[str], bool]:
-    """Links 1..n in one level; the i-th answer is a page (P) or no server (x). What is settled, and is it an outage?"""
+def outage_crawl(answers: str, outage_after: int, lifeline: str = "") -> tuple[list[str], bool]:
+    """Links in one level; the i-th answer is a page (P), no server (x), or a refusal without asking one (r).
+
+    *lifeline* is P or x, too. Returns what is settled, and if it is an outage.
+    """
     serial = SerialCrawl(
         ranks={},
         key=lambda url: url,
         refusal=lambda link, url: None,
         host=lambda url: "h",
         outage_after=outage_after,
+        lifeline=lifeline,
     )
     for number, url in enumerate(answers):
         url = f"{url}{number}"
@@ -157,7 +161,7 @@ def outage_crawl(answers: str, outage_after: int) -> tuple[list[str], bool]:
         serial.push(Link(rank, url, 1))
     settled: list[str] = []
     while not serial.is_outage and (ask := serial.next_ask(lambda host: True, lambda: True)) is not None:
-        serial.answer(ask, Answer(ask.url, is_offline=ask.url.startswith("x")))
+        serial.answer(ask, Answer(ask.url, is_offline=ask.url[0] == "x", is_live=ask.url[0] == "P"))
         settled += [one.outcome for one in serial.publish()]
     return settled, serial.is_outage
 
@@ -174,3 +178,20 @@ def outage_crawl(answers: str, outage_after: int) -> tuple[list[str], bool]:
 )
 def test_a_run_of_connection_failures_is_an_outage(answers: str, settled: list[str], is_outage: bool) -> None:
     assert outage_crawl(answers, 3) == (settled, is_outage)
+
+
+@pytest.mark.parametrize(
+    ("answers", "lifeline", "settled", "is_outage"),
+    [
+        pytest.param("PPxx", "x", ["P0", "P1"], True, id="outage-at-the-end-of-a-level"),
+        pytest.param("PPxx", "P", ["P0", "P1", "x2", "x3"], False, id="dead-links-at-the-end-of-a-level"),
+        pytest.param("PxxxxP", "x", ["P0"], True, id="outage-within-a-level"),
+        pytest.param("PxxxxxxxP", "P", ["P0", *(f"x{n}" for n in range(1, 8)), "P8"], False, id="many-dead-links"),
+        pytest.param("PxrxrP", "x", ["P0", "x1", "r2", "x3", "r4", "P5"], False, id="answered-in-time"),
+        pytest.param("Pxrxr", "x", ["P0"], True, id="a-refusal-is-no-sign-of-life"),
+    ],
+)
+def test_lifeline_decides_whether_failures_are_an_outage(
+    answers: str, lifeline: str, settled: list[str], is_outage: bool
+) -> None:
+    assert outage_crawl(answers, 3, lifeline) == (settled, is_outage)

@@ -12,7 +12,9 @@ DUPLICATE = "IgnDupl"  # ... whose URL was found before
 EXTERNAL = "IgnExtrn"  # ... out of scope
 FILTERED = "IgnFiltr"  # ... refused by include, exclude or a limit
 REDIRECTED = "Redirect"  # where a URL led instead
-FAILED = "Failed"  # no page: an error, no HTML, forbidden
+FAILED = "Failed"  # no page: an error
+FORBIDDEN = "IgnRobot"  # robots.txt forbids it
+NOT_A_PAGE = "NotHTML"  # no HTML, or nothing at all
 UNSAVED = "NoIndex"  # a page that asks not to be saved
 
 

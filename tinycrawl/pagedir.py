@@ -96,6 +96,18 @@ class PageDirectory(Sequence[StoredPage]):
         """Read the lines of the settled URLs one by one. A torn last line is ignored."""
         return (record for _, record in _read_settled(self.path))
 
+    @property
+    def unreadable(self) -> int:
+        """How many bytes at the end of the manifest are no lines of ours: 0, or more where it is torn or damaged."""
+        size = 0
+        with _open_marker(self.path) as marker:
+            size = len(marker.readline())
+            for size, _ in _read_settled(self.path):  # noqa: B007  # the last one counts
+                pass
+            marker.seek(size)
+            rest = marker.read()
+        return 0 if rest.count(b"\n") == 1 and _parse(rest, "end") else len(rest)
+
     def _read(self, doc_id: int) -> StoredPage | None:
         try:
             url, depth, body = _read_lines(self.path / str(doc_id))

@@ -46,13 +46,11 @@ class Plan:
     def check_limits(self, end: Mapping[str, Any]) -> None:
         """May a directory whose crawl ended with *end* be continued with these limits?
 
-        :raises DirectoryError: it has gone further than they allow; or depth-first, where pages are not numbered
-            level by level, to another depth.
+        :raises DirectoryError: it has gone further than they allow.
         """
         for name, limit in self.limits.items():
             before = end.get(name)
-            is_smaller = limit is not None and (before is None or limit < before)
-            if is_smaller or (name == "depth" and self.arguments.order == "depth-first" and limit != before):
+            if limit is not None and (before is None or limit < before):
                 raise DirectoryError(
                     f"page directory {self.directory} holds a crawl with {name}={before}, which cannot be continued"
                     f" with {name}={limit}; fresh=1 discards it"
@@ -79,6 +77,9 @@ def make_plan(settings: BaseSettings, given: Mapping[str, object]) -> Plan:
     _set_depth(settings, arguments.depth)
     directory = _directory(settings, arguments)
     _check_events(arguments.events, directory)
+    for feed in settings.getdict("FEEDS"):
+        if "://" not in str(feed) and Path(str(feed)).absolute().is_relative_to(directory):
+            raise UsageError(f"feed {show_value(str(feed))}: expected a file outside the page directory {directory}")
     if settings["JOBDIR"]:
         settings.set("JOBDIR", None, priority="cmdline")
         settings.set("TINYCRAWL_JOBDIR_IGNORED", True, priority="cmdline")
@@ -100,6 +101,8 @@ def make_plan(settings: BaseSettings, given: Mapping[str, object]) -> Plan:
         "exclude": arguments.exclude,
         "order": arguments.order,
         "duplicates": arguments.duplicates,
+        # Pages are not numbered level by level there, so another depth would be another directory.
+        **({"depth": arguments.depth} if arguments.order == "depth-first" else {}),
         "policies": policies,
     }
     return Plan(arguments, scope, directory, identity)
@@ -144,7 +147,7 @@ def _check_settings(settings: BaseSettings) -> None:
             elif isinstance(default, int | float):
                 if not 0 <= settings.getfloat(name) < float("inf"):
                     raise ValueError
-                if isinstance(default, int) and name != "DOWNLOAD_DELAY_JITTER":
+                if isinstance(default, int) and name not in ("DOWNLOAD_DELAY_JITTER", "DOWNLOAD_TIMEOUT"):
                     settings.getint(name)
             elif isinstance(default, dict):
                 settings.getdict(name)

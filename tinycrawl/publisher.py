@@ -24,13 +24,24 @@ from tinycrawl.urls import join_url
 logger = logging.getLogger(__name__)
 
 NOINDEX = "noindex"
-# Redirects to where no link would be followed either: nothing failed.
+NOT_HTML = "not html"  # a colon and the type follow
+EMPTY = "empty"
+DISALLOWED = "robots"
+# Nothing failed: the site has no page there, forbids it, or redirects to where no link would be followed either.
 SKIPPED = {
+    NOT_HTML: events.NOT_A_PAGE,
+    EMPTY: events.NOT_A_PAGE,
+    DISALLOWED: events.FORBIDDEN,
     DUPLICATE: events.DUPLICATE,
     OUT_OF_SCOPE: events.EXTERNAL,
     **dict.fromkeys((URL_TOO_LONG, NOT_INCLUDED, EXCLUDED, REPEATED_SEGMENT), events.FILTERED),
 }
-IN_WORDS = {"robots": "forbidden by robots.txt", OUT_OF_SCOPE: "it leads out of the crawl's scope"}
+IN_WORDS = {DISALLOWED: "forbidden by robots.txt", OUT_OF_SCOPE: "it leads out of the crawl's scope"}
+
+
+def is_failure(reason: str) -> bool:
+    """Has a URL failed for this reason, or is it skipped?"""
+    return reason.partition(":")[0] not in (*SKIPPED, NOINDEX)
 
 
 @dataclass(slots=True)
@@ -38,7 +49,7 @@ class Fetched:
     """A page that has arrived and waits for its turn.
 
     *body* is as stored, None while it waits in a file (*held*). *noindex* and *nofollow* are what the headers ask.
-    *is_utf8*: it is stored as UTF-8, whatever *charset* it was served in.
+    *is_utf8*: it is stored as UTF-8, whatever *charset* it was served in. *links*: where they are known, and no body.
     """
 
     status: int
@@ -49,6 +60,7 @@ class Fetched:
     nofollow: bool = False
     held: Held | None = None
     body: bytes | None = None
+    links: list[str] | None = None
 
     def read(self) -> bytes:
         if self.body is None:
@@ -118,8 +130,10 @@ class Publisher:
             self._tell_failure(link, settled.redirects, reason)
             return self._unsaved(self._record(settled, {"reason": reason})), []
         url = settled.redirects[-1] if settled.redirects else link.url
-        body = page.read()
-        noindex, nofollow, links = self._read(url, page, body)
+        if page.links is None:
+            noindex, nofollow, links = self._read(url, page, page.read())
+        else:
+            noindex, nofollow, links = page.noindex, page.nofollow, page.links
         facts: dict[str, Any] = {"status": page.status, "type": page.content_type, "charset": page.charset}
         if page.is_utf8:
             facts["stored"] = "utf-8"
@@ -247,12 +261,12 @@ class Publisher:
     def _tell_failure(self, link: Link, redirects: tuple[str, ...], reason: str) -> None:
         for url in redirects:
             self.event(link.depth, events.REDIRECTED, url)
-        if reason in SKIPPED:
-            self.event(link.depth, SKIPPED[reason], link.url)
-            self.skipped[reason] += 1
-        else:
+        if is_failure(reason):
             self.event(link.depth, events.FAILED, f"{link.url} ({reason})")
             self.failed[reason] += 1
+        else:
+            self.event(link.depth, SKIPPED[reason.partition(":")[0]], link.url)
+            self.skipped[reason] += 1
 
     def _tell_page(
         self, link: Link, redirects: tuple[str, ...], links: list[str], *, noindex: bool, nofollow: bool

@@ -19,11 +19,11 @@ from scrapy.utils.misc import build_from_crawler, load_object
 from tinycrawl.content import looks_like_html
 from tinycrawl.failures import FailedResponse, reason_of
 from tinycrawl.politeness import lengthen_delay
+from tinycrawl.publisher import DISALLOWED
 from tinycrawl.urls import join_location
 
 logger = logging.getLogger(__name__)
 
-DISALLOWED = "robots"
 UNREACHABLE = "robots.txt unreachable"
 
 _USER_AGENT_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))([ \t]*user-agent[ \t]*:[ \t]*)([^\r\n]*)", re.IGNORECASE)

@@ -42,20 +42,23 @@ class Answer:
 
     *outcome* belongs to the caller (a page, the reason of a failure); *redirect* is the URL it leads to instead, ""
     for none. *cookies* are those of the redirect chain so far, this answer's included. *is_offline* says that no
-    server answered: the network itself may be gone.
+    server answered: the network itself may be gone. *is_live*: one did, so it is there. Neither, where none was asked
+    (robots.txt forbids it) or the connection broke.
     """
 
     outcome: Any
     redirect: str = ""
     cookies: tuple[Any, ...] = ()
     is_offline: bool = False
+    is_live: bool = True
 
 
 @dataclass(slots=True, eq=False)
 class Ask:
     """One URL to be requested, with the cookies of its redirect chain, for the walks that wait for it.
 
-    *rank* is the smallest of theirs. *is_sent*: it has been handed out.
+    *rank* is the smallest of theirs. *is_sent*: it has been handed out. *is_probe*: no walk waits, only whether a
+    server answers matters.
     """
 
     url: str
@@ -65,6 +68,7 @@ class Ask:
     is_sent: bool = False
     answer: Answer | None = None
     walks: list["Walk"] = field(default_factory=list)
+    is_probe: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -108,6 +112,8 @@ class SerialCrawl:
     :param slack: how many of them may wait to be published, though nothing keeps them from it, before more is asked.
     :param last_in_first_out: depth-first: the link found last is asked first, one at a time.
     :param outage_after: so many answers in a row from no server at all are an outage; 0 switches this off.
+    :param lifeline: a URL at the seed's server. Once the seed has answered, asking it decides whether there is an
+        outage: after so many answers, and where the level has no other ask that would tell.
     """
 
     def __init__(
@@ -123,6 +129,7 @@ class SerialCrawl:
         max_redirects: int = 20,
         last_in_first_out: bool = False,
         outage_after: int = 0,
+        lifeline: str = "",
     ) -> None:
         self.ranks = ranks
         self.key = key
@@ -134,6 +141,7 @@ class SerialCrawl:
         self.max_redirects = max_redirects
         self.last_in_first_out = last_in_first_out
         self.outage_after = outage_after
+        self.lifeline = lifeline
         self.remaining: int | None = None  # pages that may still be saved; None for no limit
         self.level = -1  # depth of the links that may be asked now
         self.is_stopped = False  # nothing more is asked
@@ -149,6 +157,7 @@ class SerialCrawl:
         self._waiting = 0  # asks that have no answer yet
         self._tie = 0  # keeps asks of one rank in their order
         self._offline: list[Ask] = []  # the latest answers, as long as none came from a server
+        self._probe: Ask | None = None  # asked, and not answered yet
 
     # The frontier
 
@@ -193,7 +202,18 @@ class SerialCrawl:
 
     @property
     def is_outage(self) -> bool:
+        """Is the network gone?"""
+        if self._has_lifeline:
+            return any(ask.is_probe for ask in self._offline)
+        return self._may_be_outage
+
+    @property
+    def _may_be_outage(self) -> bool:
         return 0 < self.outage_after <= len(self._offline)
+
+    @property
+    def _has_lifeline(self) -> bool:
+        return bool(self.lifeline) and self.level > 0
 
     def _next_link(self) -> Link | None:
         """The next link of the frontier that no redirect has taken since it was found."""
@@ -228,7 +248,7 @@ class SerialCrawl:
                 if ask.is_sent:  # it was here twice
                     continue
                 ask.is_sent = True
-                if ask.walks:
+                if ask.walks or ask.is_probe:
                     return ask
                 self._waiting -= 1  # settled otherwise in the meantime
             elif not self._open_next(is_idle):
@@ -238,7 +258,7 @@ class SerialCrawl:
     def _open_next(self, is_idle: Callable[[], bool]) -> bool:
         room = self.ahead if self.remaining is None else min(self.ahead, self.remaining)
         link = self._next_link()
-        if link is None or len(self._open) - len(self._offline) >= room:
+        if link is None or self._probe is not None or len(self._open) - len(self._offline) >= room:
             return False
         if (self.last_in_first_out or link.depth > self.level) and not (not self._waiting and is_idle()):
             return False
@@ -277,6 +297,11 @@ class SerialCrawl:
         self._tie += 1
         heappush(self._ready.setdefault(self.host(ask.url), []), (ask.rank, self._tie, ask))
 
+    def _send_probe(self) -> None:
+        self._probe = Ask(self.lifeline, self.level, TAKEN, is_probe=True)  # TAKEN is before every rank
+        self._waiting += 1
+        self._make_ready(self._probe)
+
     # Answers
 
     def answer(self, ask: Ask, answer: Answer) -> None:
@@ -285,8 +310,12 @@ class SerialCrawl:
         self._waiting -= 1
         if answer.is_offline:
             self._offline.append(ask)
-        else:
+        elif answer.is_live or ask.is_probe:
             self._offline.clear()
+        if ask is self._probe:
+            self._probe = None
+        elif self._may_be_outage and self._has_lifeline and self._probe is None:
+            self._send_probe()
         if not ask.walks:  # settled otherwise in the meantime
             self._release(ask)
         for walk in list(ask.walks):
@@ -331,12 +360,14 @@ class SerialCrawl:
         """May a failure be believed? Not while it could be the beginning of an outage."""
         if not self.outage_after or ask not in self._offline:
             return True
-        if self.is_outage:
+        if self.is_outage or self._probe is not None:
             return False
         while (link := self._next_link()) is not None and (self.last_in_first_out or link.depth <= self.level):
             if link.url not in self._asks:
                 return False  # this one will tell
             self._begin(link)
+        if not self._waiting and self._has_lifeline:
+            self._send_probe()
         return not self._waiting
 
     def _settle(self, walk: Walk, known: int | None) -> Settled | None:

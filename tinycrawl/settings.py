@@ -44,7 +44,9 @@ URLLENGTH_LIMIT = 2083  # characters
 TINYCRAWL_MAX_LINKS = 10_000  # links of one page that are looked at
 TINYCRAWL_MAX_SEGMENT_REPEATS = 4  # times that a path segment may occur in a URL; beyond it is taken for a trap
 TINYCRAWL_ROBOTSTXT_MAXSIZE = 512 * 1024  # bytes of a robots.txt that are read
-TINYCRAWL_OUTAGE_AFTER = 20  # connection failures in a row after which the network is taken to be gone
+# Connection failures in a row after which the network is taken to be gone, if the seed's server does not answer either;
+# it is asked at the end of a level too, before failures are believed that nothing has come after.
+TINYCRAWL_OUTAGE_AFTER = 20
 
 # How far ahead of the last published page may be fetched, in pages. What waits for its turn is in hidden files, so
 # this bounds the disk space and the number of files, not the memory.

@@ -63,12 +63,13 @@ def summarise(spider: Any, elapsed: float) -> dict[str, Any]:
 
 def in_words(facts: dict[str, Any]) -> str:
     """The summary for people."""
-    if facts["ending"] == "failed":
+    if facts["ending"] == "failed" and not facts["saved"]:
         return f"tinycrawl: the crawl failed: {facts['reason']}"
-    if facts["was_complete"]:
+    if facts["was_complete"] and facts["ending"] == "complete":
         words = f"tinycrawl: complete already: {facts['saved']} pages; fresh=1 crawls again"
         return f"{words}\n  pages in  {facts['directory']}"
-    rows = [f"tinycrawl: {'complete' if facts['ending'] == 'complete' else 'stopped early, run it again to go on'}"]
+    endings = {"complete": "complete", "failed": f"the crawl failed: {facts['reason']}"}
+    rows = [f"tinycrawl: {endings.get(facts['ending'], 'stopped early, run it again to go on')}"]
     rows.append(f"  saved     {facts['saved']} pages, {facts['bytes']:,} bytes")
     for word in ("failed", "skipped"):
         counts: Counter[str] = Counter(facts[word])

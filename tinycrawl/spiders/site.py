@@ -1,6 +1,7 @@
 """The spider `site`: arguments in, requests and Pages out."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Hashable, Iterator
 from contextlib import suppress
 from itertools import chain
@@ -19,13 +20,12 @@ from tinycrawl.items import Page, Record
 from tinycrawl.markup import decode_body, is_ascii_superset, robots_header
 from tinycrawl.pagedir import PageWriter
 from tinycrawl.plan import Plan, make_plan
-from tinycrawl.publisher import Fetched, Options, Publisher
+from tinycrawl.publisher import EMPTY, NOT_HTML, Fetched, Options, Publisher
 from tinycrawl.robots import product_token
 from tinycrawl.scheduler import LevelScheduler
 from tinycrawl.serial import Answer, Ask, Link, SerialCrawl
-from tinycrawl.urls import host_of, join_location
+from tinycrawl.urls import host_of, join_location, join_url
 
-EMPTY = "empty"
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 SAVED_STATUS = frozenset({200, 203})
 
@@ -44,6 +44,8 @@ class SiteSpider(Spider):
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> "SiteSpider":
+        if "SCRAPY_CHECK" in os.environ:  # `scrapy check` need not name a site: contracts bring their own
+            kwargs = {"seed": "http://127.0.0.1/", "depth": 1, **kwargs}
         plan = make_plan(crawler.settings, kwargs)
         spider = super().from_crawler(crawler, *args)
         spider._prepare(plan)
@@ -63,6 +65,7 @@ class SiteSpider(Spider):
             max_redirects=settings.getint("REDIRECT_MAX_TIMES"),
             last_in_first_out=plan.arguments.order == "depth-first",
             outage_after=settings.getint("TINYCRAWL_OUTAGE_AFTER"),
+            lifeline=join_url(plan.arguments.seed, "/robots.txt") or "",
         )
         self.serial.remaining = plan.arguments.max_pages
         options = Options(
@@ -74,6 +77,7 @@ class SiteSpider(Spider):
         self.publisher = Publisher(plan, self.serial, options)
         self._options = options
         self._publishing = False
+        self._has_begun = False  # what the directory holds has been read
         self._all_utf8 = bool(settings["TINYCRAWL_ENCODING"])
         self._cookies = settings.getdict("TINYCRAWL_COOKIES")
         if settings.getbool("TINYCRAWL_JOBDIR_IGNORED"):
@@ -92,9 +96,8 @@ class SiteSpider(Spider):
             for line in self.writer.repaired:
                 self.logger.warning("Page directory: %s", line)
             end = self.writer.previous_end
-            if end is not None:
-                plan.check_limits(end)
-                self.was_complete = end["end"] == "complete" and plan.limits.items() <= end.items()
+            plan.check_limits(end or self._reached())
+            self.was_complete = bool(end and end["end"] == "complete" and plan.limits.items() <= end.items())
             self.publisher.event = EventLog(plan.arguments.events)
         except (DirectoryError, OSError) as error:
             self.abort(str(error))
@@ -102,6 +105,12 @@ class SiteSpider(Spider):
                 writer, self.writer = self.writer, None
                 with suppress(DirectoryError):
                     writer.close(writer.previous_end)
+
+    def _reached(self) -> dict[str, int]:
+        """The smallest limits that allow what a crawl left which was killed."""
+        assert self.writer is not None
+        depth = max((record["depth"] for record in self.writer.records()), default=0)
+        return {"depth": depth, "max_pages": self.writer.saved}
 
     def close_directory(self) -> None:
         """Write how the crawl ended; called by the pipeline when everything has been taken in."""
@@ -111,6 +120,10 @@ class SiteSpider(Spider):
             return
         writer, self.writer = self.writer, None
         try:
+            if not self._has_begun:  # refused, or stopped while what the directory holds was read: it stays as it was
+                self.publisher.saved = writer.saved
+                writer.close(writer.previous_end)
+                return
             if self.ending == "complete":
                 for record in self.publisher.refusals(self.plan.arguments.depth):
                     writer.settle(record)
@@ -126,7 +139,7 @@ class SiteSpider(Spider):
         """How the crawl ended: complete, stopped with something left to do, or failed."""
         if self.failure:
             return "failed"
-        return "stopped" if self.serial.has_more() else "complete"
+        return "stopped" if not self._has_begun or self.serial.has_more() else "complete"
 
     @property
     def exit_status(self) -> int:
@@ -151,6 +164,7 @@ class SiteSpider(Spider):
         records = self.writer.records() if self.writer is not None else iter(())
         first = next(records, None)
         if first is None:
+            self._has_begun = True
             yield self._request_to(seed)
             return
         self.serial.push(seed)
@@ -158,12 +172,25 @@ class SiteSpider(Spider):
         for count, record in enumerate(chain([first], records)):
             page = self._replay(record)
             if page is not None:
-                yield page
+                await self._emit(page)
             elif not count % 100:
                 await asyncio.sleep(0)
             if self.failure:
                 return
         self.serial.is_replaying = False
+        self._has_begun = True
+
+    async def _emit(self, page: Page) -> None:
+        """Send a replayed page through the pipelines.
+
+        When Scrapy 2.19 is told to stop while an item of `start` is on its way, it waits for that item, but nobody
+        tells it that the wait is over: so this does.
+        """
+        scraper = self.crawler.engine.scraper
+        try:
+            await scraper.start_itemproc_async(page, response=None)
+        finally:
+            scraper._check_if_closing()
 
     def _replay(self, record: Record) -> Page | None:
         """Settle again what the directory holds. Its links go straight into the frontier."""
@@ -195,11 +222,12 @@ class SiteSpider(Spider):
             cookies=self._cookies if self._cookies and host_of(ask.url) == host_of(self.plan.arguments.seed) else None,
             meta={
                 "ask": ask,
-                "link": ask.walks[0].link,
+                "link": ask.walks[0].link if ask.walks else None,
                 "depth": ask.depth,
                 "chain_cookies": ask.cookies,
                 "dont_redirect": True,
                 "handle_httpstatus_all": True,
+                "dont_obey_robotstxt": ask.is_probe,
             },
             dont_filter=True,
         )
@@ -260,14 +288,16 @@ class SiteSpider(Spider):
 
     def _stop_for_outage(self) -> None:
         if self.publisher.saved:
-            self.logger.error("No connection %d times in a row: the network seems to be gone", self.serial.outage_after)
+            self.logger.error("No connection any more, to the seed's server neither: the network seems to be gone")
             self.serial.is_stopped = True
         else:
             self.abort(f"no connection {self.serial.outage_after} times in a row before the first page")
 
     def _read_answer(self, ask: Ask, response: Response) -> Answer:
         if isinstance(response, FailedResponse):
-            return Answer(response.reason, is_offline=response.is_offline)
+            return Answer(response.reason, is_offline=response.is_offline, is_live=False)
+        if ask.is_probe:
+            return Answer(None)
         status = response.status
         if status in REDIRECTS:
             cookies = response.meta.get("cookies_after", ())
@@ -285,7 +315,7 @@ class SiteSpider(Spider):
         kind = media_type(response.headers.getlist("Content-Type"))
         body = response.body
         if kind not in HTML_TYPES and (kind not in SNIFFED_TYPES or (body and not looks_like_html(body[:SNIFF_BYTES]))):
-            return f"not html: {kind or 'no type'}"
+            return f"{NOT_HTML}: {kind or 'no type'}"
         if not body:
             return EMPTY
         header = response.headers.get("Content-Type")
