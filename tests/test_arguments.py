@@ -149,7 +149,7 @@ def test_refused_seed_shows_no_password(seed: str) -> None:
         pytest.param("order", "dfs", "breadth-first or depth-first, got 'dfs'", id="order"),
         pytest.param("duplicates", "fold", "keep (this version does not fold yet), got 'fold'", id="duplicates-fold"),
         pytest.param("duplicates", "drop", "keep, got 'drop'", id="duplicates"),
-        pytest.param("recheck", "failed", "nothing (this version does not recheck yet), got 'failed'", id="recheck"),
+        pytest.param("recheck", "all", "failed, got 'all'", id="recheck"),
         pytest.param("max_pages", "0", "an integer of 1 or more, got '0'", id="max_pages-zero"),
         pytest.param("max_pages", "many", "an integer of 1 or more, got 'many'", id="max_pages"),
         pytest.param("strict", "yes", "0 or 1, got 'yes'", id="strict"),

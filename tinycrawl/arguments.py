@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 from tinycrawl.exceptions import UsageError
 from tinycrawl.scope import KINDS, parse_domains
@@ -70,6 +70,7 @@ class Arguments:
     duplicates: str = "keep"
     strict: bool = False
     fresh: bool = False
+    recheck: str | None = None
     job: str | None = None
     credentials: None = None  # those in a seed are dropped: nothing sends them yet
 
@@ -123,7 +124,6 @@ def parse_arguments(
     depth = None if given.get("depth") == "" else read("depth", _integer(0, max_depth), None)
     if depth is None:
         depth = _parse("spider argument `depth`", _integer(0, max_depth), given.get("depth"))
-    read("recheck", _read_recheck, None)
     return Arguments(
         seed=seed,
         depth=depth,
@@ -138,6 +138,7 @@ def parse_arguments(
         duplicates=read("duplicates", _read_duplicates, "keep"),
         strict=read("strict", _read_flag, False),
         fresh=read("fresh", _read_flag, False),
+        recheck=read("recheck", _read_recheck, None),
         job=read("_job", str, None),
     )
 
@@ -266,5 +267,7 @@ def _read_duplicates(value: object) -> str:
     raise ValueError("keep (this version does not fold yet)" if value == "fold" else "keep")
 
 
-def _read_recheck(value: object) -> NoReturn:
-    raise ValueError("nothing (this version does not recheck yet)")
+def _read_recheck(value: object) -> str:
+    if value != "failed":
+        raise ValueError("failed")
+    return "failed"

@@ -39,7 +39,7 @@ class CrawlCache:
         self.digests: dict[str, str] = {}  # of damaged pages, by final URL
         for record in directory.records():
             chain = [record["url"], *record.get("redirects", ())]
-            if len(set(chain)) < len(chain) or again(record.get("reason", "")):
+            if len(set(chain)) < len(chain) or ("reason" in record and again(record["reason"])):
                 continue  # cookies were at work, or it failed
             if record.get("docID") in damaged:
                 self.digests[chain[-1]] = record["sha256"]
@@ -54,12 +54,12 @@ class CrawlCache:
         if ask.cookies or ask.is_probe:
             return None
         if ask.url in self._redirects:
-            return Answer(None, redirect=self._redirects[ask.url])
+            return Answer(None, redirect=self._redirects[ask.url], is_live=False)
         record = self._records.get(ask.url)
         if record is None:
             return None
         if record.get("reason", NOINDEX) != NOINDEX:
-            return Answer(record["reason"])
+            return Answer(record["reason"], is_live=False)
         page = Fetched(record["status"], record["type"], record["charset"], "stored" in record)
         page.nofollow = record.get("nofollow", False)
         if "docID" in record:
@@ -67,13 +67,13 @@ class CrawlCache:
             page.held = hold(ask.url, ask.depth, body)
         else:
             page.noindex, page.links = True, record["links"]
-        return Answer(page)
+        return Answer(page, is_live=False)
 
 
 class CachedResponse(Response):
     """Stands for an answer that was not asked for."""
 
-    def __init__(self, url: str, *, answer: Answer | None = None, **kwargs: Any) -> None:
+    def __init__(self, url: str, *, answer: Answer = Answer(None), **kwargs: Any) -> None:  # noqa: B008  # frozen
         super().__init__(url, status=kwargs.pop("status", 0), **kwargs)
         self.answer = answer
 

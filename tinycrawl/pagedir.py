@@ -281,8 +281,8 @@ class PageWriter:
     def _sort_entries(self, wanted: dict[str, Any], fresh: bool) -> tuple[list[int], list[Path]]:
         """Return the pages and hidden files that a crawl wrote; refuse, before anything changes, what is not ours.
 
-        Without *sync* a power cut can take the last lines and leave their pages. Where no end line says that the
-        crawl ended, files of a page's form that continue the docIDs are therefore ours too.
+        A power cut can take the last lines and leave their pages. Where no end line follows the settled ones, files
+        of a page's form that continue the docIDs are therefore ours too.
         """
         files, hidden, foreign = set(), [], []
         for entry in self.path.iterdir():
@@ -294,7 +294,7 @@ class PageWriter:
             elif entry.name != MARKER:
                 foreign.append(entry.name)
         known = self.saved
-        if self._identity and not self.previous_end:
+        if self._identity and (not self.previous_end or PageDirectory(self.path).unreadable):
             while known + 1 in files and _PAGE_START.match((self.path / str(known + 1)).read_bytes()):
                 known += 1
         foreign += [str(doc_id) for doc_id in sorted(files) if doc_id > known]
@@ -387,6 +387,34 @@ class PageWriter:
         except BaseException as error:  # an interrupt: what is half done is for the next crawl to recover
             self._failure = f"page directory {self.path}: interrupted while writing {name}: {error!r}"
             raise
+
+
+class DirectoryLock:
+    """Keeps other writers away from a directory that is only read, until ``close`` or death.
+
+    :raises DirectoryError: another crawl writes it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._held = ExitStack()
+        try:
+            with ExitStack() as undo:
+                _lock_marker(path / MARKER, undo, is_made=False)
+                self._held = undo.pop_all()
+        except OSError as error:
+            raise DirectoryError(f"page directory {path} cannot be used: {error.strerror}") from error
+
+    def close(self) -> None:
+        self._held.close()
+
+
+def discard(path: Path) -> list[Path]:
+    """Delete what a crawl wrote in a directory that nobody needs any more; return what else is in it."""
+    names = {str(_doc_id(record)) for _, record in _read_settled(path)} | {MARKER}
+    for entry in sorted(path.iterdir(), key=lambda entry: entry.name == MARKER):  # the marker last
+        if entry.name in names or _HIDDEN.fullmatch(entry.name):
+            entry.unlink()
+    return list(path.iterdir())
 
 
 def _lock_marker(path: Path, undo: ExitStack, is_made: bool) -> int:

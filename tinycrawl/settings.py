@@ -80,6 +80,7 @@ REQUEST_FINGERPRINTER_CLASS = "tinycrawl.dupefilter.CanonicalFingerprinter"
 CONCURRENT_ITEMS = 1  # Scrapy: 100. Items and links must be taken in one by one, in canonical order; it is faster too
 ITEM_PIPELINES = {"tinycrawl.pipelines.PageDirectoryPipeline": 300}
 DOWNLOADER_MIDDLEWARES = {
+    "tinycrawl.cache.CacheMiddleware": 5,  # before robots.txt: what is known needs no permission
     "tinycrawl.failures.FailureMiddleware": 10,  # outermost: a failure becomes an answer
     "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware": None,
     "tinycrawl.offsite.ScopeMiddleware": 50,

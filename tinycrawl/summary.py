@@ -56,7 +56,7 @@ def summarise(spider: Any, elapsed: float) -> dict[str, Any]:
         "bytes": publisher.saved_bytes,
         "elapsed": round(elapsed, 3),
         "pages_per_second": round(publisher.saved / elapsed, 2) if elapsed else 0.0,
-        "was_complete": spider.was_complete,
+        "was_complete": bool(spider.storage and spider.storage.was_complete),
         "directory": str(spider.plan.directory),
     }
 

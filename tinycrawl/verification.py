@@ -12,11 +12,15 @@ from tinycrawl.pagedir import MARKER, PageDirectory
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with *name*, an entry of the directory. *doc_id* is 0 if it is no page."""
+    """What is wrong with *name*, an entry of the directory.
+
+    *doc_id* is 0 if it is no page. *is_crash*: a crash may leave the last pages so.
+    """
 
     name: str
     problem: str
     doc_id: int = 0
+    is_crash: bool = False
 
     def __str__(self) -> str:
         return f"{self.name}: {self.problem}"
@@ -52,13 +56,13 @@ def _compare(directory: PageDirectory, doc_id: int, record: Record) -> Fault | N
     try:
         page = directory[doc_id - 1]
     except IndexError:
-        return Fault(name, "is missing or cannot be read", doc_id)
+        return Fault(name, "is missing or cannot be read", doc_id, True)
     except DirectoryError:
         return Fault(name, "has not the form of a page", doc_id)
     if len(page.body) != record["length"]:
-        return Fault(name, f"has {len(page.body)} bytes of body, not {record['length']}", doc_id)
+        return Fault(name, f"has {len(page.body)} bytes of body, not {record['length']}", doc_id, True)
     if hashlib.sha256(page.body).hexdigest() != record["sha256"]:
-        return Fault(name, "is altered: its digest differs", doc_id)
+        return Fault(name, "is altered: its digest differs", doc_id, True)
     url = [record["url"], *record.get("redirects", ())][-1]
     if (page.url, page.depth) != (url, record["depth"]):
         return Fault(name, "is altered: its URL or depth differs", doc_id)

@@ -3,7 +3,6 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Hashable, Iterator
-from contextlib import suppress
 from itertools import chain
 from typing import Any
 
@@ -11,6 +10,7 @@ from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http import Response
 
+from tinycrawl.cache import CachedResponse
 from tinycrawl.content import HTML_TYPES, SNIFF_BYTES, SNIFFED_TYPES, looks_like_html, media_type
 from tinycrawl.dupefilter import key_of
 from tinycrawl.events import EventLog
@@ -24,6 +24,7 @@ from tinycrawl.publisher import EMPTY, NOT_HTML, Fetched, Options, Publisher
 from tinycrawl.robots import product_token
 from tinycrawl.scheduler import LevelScheduler
 from tinycrawl.serial import Answer, Ask, Link, SerialCrawl
+from tinycrawl.storage import Storage
 from tinycrawl.urls import host_of, join_location, join_url
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -40,7 +41,7 @@ class SiteSpider(Spider):
     publisher: Publisher
     writer: PageWriter | None = None
     failure = ""  # why the crawl failed as a whole
-    was_complete = False  # the directory was finished when the crawl began
+    storage: Storage | None = None
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> "SiteSpider":
@@ -87,42 +88,24 @@ class SiteSpider(Spider):
 
     def open_directory(self) -> None:
         """Lock the page directory; called by the pipeline. On failure the crawl ends before its first request."""
-        plan = self.plan
-        self.logger.info("Page directory: %s", plan.directory)
+        self.logger.info("Page directory: %s", self.plan.directory)
         try:
-            self.writer = PageWriter.open(
-                plan.directory, plan.identity, fresh=plan.arguments.fresh, sync=self.settings.getbool("TINYCRAWL_SYNC")
-            )
-            for line in self.writer.repaired:
-                self.logger.warning("Page directory: %s", line)
-            end = self.writer.previous_end
-            plan.check_limits(end or self._reached())
-            self.was_complete = bool(end and end["end"] == "complete" and plan.limits.items() <= end.items())
-            self.publisher.event = EventLog(plan.arguments.events)
+            self.storage = Storage(self.plan, sync=self.settings.getbool("TINYCRAWL_SYNC"))
+            self.writer = self.storage.writer
+            self.publisher.event = EventLog(self.plan.arguments.events)
         except (DirectoryError, OSError) as error:
             self.abort(str(error))
-            if self.writer is not None:  # what it holds stays as it was, how the last crawl ended too
-                writer, self.writer = self.writer, None
-                with suppress(DirectoryError):
-                    writer.close(writer.previous_end)
-
-    def _reached(self) -> dict[str, int]:
-        """The smallest limits that allow what a crawl left which was killed."""
-        assert self.writer is not None
-        depth = max((record["depth"] for record in self.writer.records()), default=0)
-        return {"depth": depth, "max_pages": self.writer.saved}
 
     def close_directory(self) -> None:
         """Write how the crawl ended; called by the pipeline when everything has been taken in."""
         if isinstance(self.publisher.event, EventLog):
             self.publisher.event.close()
-        if self.writer is None:
+        if self.storage is None or self.writer is None:
             return
         writer, self.writer = self.writer, None
         try:
             if not self._has_begun:  # refused, or stopped while what the directory holds was read: it stays as it was
-                self.publisher.saved = writer.saved
-                writer.close(writer.previous_end)
+                self.storage.close(writer.previous_end)
                 return
             if self.ending == "complete":
                 for record in self.publisher.refusals(self.plan.arguments.depth):
@@ -130,9 +113,20 @@ class SiteSpider(Spider):
             elif not self.publisher.saved:
                 writer.forget()
             self.publisher.saved = writer.saved
-            writer.close({"end": self.ending, "saved": writer.saved, **self.plan.limits})
+            is_done = self.ending == "complete" or self.serial.remaining == 0
+            self.storage.close({"end": self.ending, "saved": writer.saved, **self.plan.limits}, is_done=is_done)
         except DirectoryError as error:
             self.abort(str(error))
+
+    def answer_from_cache(self, ask: Ask) -> Answer | None:
+        """What an earlier crawl got, where the directory is built anew; asked by CacheMiddleware."""
+        if self.storage is None or self.storage.cache is None or self.writer is None:
+            return None
+        try:
+            return self.storage.cache.answer(ask, self.writer.hold)
+        except DirectoryError as error:
+            self.abort(str(error))
+            return Answer(str(error))
 
     @property
     def ending(self) -> str:
@@ -270,6 +264,8 @@ class SiteSpider(Spider):
         try:
             for settled in self.serial.publish():
                 item, links = self.publisher.publish(settled)
+                if self.storage is not None:
+                    self.storage.compare(item)
                 yield item
                 for link in links:
                     yield self._request_to(link)
@@ -294,6 +290,8 @@ class SiteSpider(Spider):
             self.abort(f"no connection {self.serial.outage_after} times in a row before the first page")
 
     def _read_answer(self, ask: Ask, response: Response) -> Answer:
+        if isinstance(response, CachedResponse):
+            return response.answer
         if isinstance(response, FailedResponse):
             return Answer(response.reason, is_offline=response.is_offline, is_live=False)
         if ask.is_probe:
