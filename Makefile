@@ -31,7 +31,7 @@ test: .venv/test.stamp
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy --strict tinycrawl
-	.venv/bin/pytest
+	.venv/bin/pytest -n 2 --dist loadfile
 
 .venv/run.stamp: requirements.txt
 	$(PYTHON) -m venv .venv

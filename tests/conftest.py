@@ -186,6 +186,18 @@ def crawl(tmp_path: Path) -> Iterator[CrawlCommand]:
         yield CrawlCommand(tmp_path, stack)
 
 
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of 1 MB. Only root may mount one; `.ci/run` is root."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount a file system")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", disk], check=True)
+    yield disk
+    subprocess.run(["umount", "-l", disk], check=True)
+
+
 NGINX_CONFIGURATION = """\
 daemon off;
 master_process off;

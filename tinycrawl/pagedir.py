@@ -487,8 +487,8 @@ def _read_lines(page: Path) -> tuple[bytes, bytes, bytes]:
 
 
 def _write(file: int, data: bytes) -> None:
-    if (written := os.write(file, data)) != len(data):
-        raise OSError(0, f"only {written} of {len(data)} bytes could be written")
+    while data:  # a disk that is full takes a part, and says so at the next attempt
+        data = data[os.write(file, data) :]
 
 
 def _quietly(action: Callable[..., object], *arguments: object) -> None:
