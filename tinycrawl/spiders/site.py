@@ -104,15 +104,15 @@ class SiteSpider(Spider):
             return
         writer, self.writer = self.writer, None
         try:
+            self.publisher.saved = writer.saved
             if not self._has_begun:  # refused, or stopped while what the directory holds was read: it stays as it was
                 self.storage.close(writer.previous_end)
                 return
             if self.ending == "complete":
                 for record in self.publisher.refusals(self.plan.arguments.depth):
                     writer.settle(record)
-            elif not self.publisher.saved:
+            else:
                 writer.forget()
-            self.publisher.saved = writer.saved
             is_done = self.ending == "complete" or self.serial.remaining == 0
             self.storage.close({"end": self.ending, "saved": writer.saved, **self.plan.limits}, is_done=is_done)
         except DirectoryError as error:
