@@ -1,8 +1,13 @@
 """The event log: one line per event, in canonical order, so that two logs can be compared."""
 
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
+
+from tinycrawl.exceptions import CrawlFailed
 
 FETCHED = "Fetched"  # a page, whole and HTML
 SCANNING = "Scanning"  # its links are looked at, in order
@@ -19,25 +24,42 @@ UNSAVED = "NoIndex"  # a page that asks not to be saved
 
 
 class EventLog:
-    """Writes events to *target*: a path, ``-`` for stdout, None for nowhere."""
+    """Writes events to *target*: a path, ``-`` for stdout, None for nowhere.
+
+    :raises CrawlFailed: from each method, if the log cannot be written.
+    """
 
     def __init__(self, target: str | None) -> None:
         self._file: TextIO | None = None
-        if target == "-":
-            self._file = sys.stdout
-        elif target:
-            self._file = Path(target).open("w", encoding="utf-8", newline="\n")  # noqa: SIM115  # closed by close()
+        with self._failing():
+            if target == "-":
+                self._file = sys.stdout
+            elif target:
+                path = Path(target).expanduser()
+                self._file = path.open("w", encoding="utf-8", newline="\n")  # closed by close()
 
     def __call__(self, depth: int, word: str, url: str) -> None:
         if self._file is not None:
-            self._file.write(line(depth, word, url))
+            with self._failing():
+                self._file.write(line(depth, word, url))
 
     def close(self) -> None:
-        if self._file is sys.stdout:
-            self._file.flush()
-        elif self._file is not None:
-            self._file.close()
-        self._file = None
+        file, self._file = self._file, None
+        with self._failing():
+            if file is sys.stdout and file is not None:
+                file.flush()
+            elif file is not None:
+                file.close()
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if self._file is sys.stdout:  # whoever read it has gone: what is left in it must not be an error again
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            self._file = None
+            raise CrawlFailed(f"the event log cannot be written: {error.strerror}") from error
 
 
 def line(depth: int, word: str, url: str) -> str:

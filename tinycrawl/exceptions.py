@@ -14,4 +14,7 @@ class DirectoryError(TinycrawlError):
 
 
 class CrawlFailed(TinycrawlError):
-    """The crawl as a whole failed: raised by the publisher when its seed is no page. Exit status 1."""
+    """The crawl as a whole failed. Exit status 1.
+
+    Raised by the publisher when its seed is no page, and by the event log when it cannot be written.
+    """

@@ -35,10 +35,12 @@ class PageDirectoryPipeline:
     def open_spider(self) -> None:
         spider: Any = self.crawler.spider
         self.spider = spider
-        spider.open_directory()
+        if hasattr(spider, "open_directory"):  # not so in `scrapy shell` and `scrapy fetch`
+            spider.open_directory()
 
     def close_spider(self) -> None:
-        self.spider.close_directory()
+        if hasattr(self.spider, "close_directory"):
+            self.spider.close_directory()
 
     async def process_item(self, item: Any) -> Any:
         """Write *item* when it is its turn.

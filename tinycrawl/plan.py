@@ -29,6 +29,9 @@ POLICIES = (
 )
 
 
+_LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+
 @dataclass(frozen=True)
 class Plan:
     """What one crawl will do. *directory* is absolute; *identity* is the first line of its manifest."""
@@ -67,7 +70,7 @@ def make_plan(settings: BaseSettings, given: Mapping[str, object]) -> Plan:
     seed = parse_seed(given.get("seed"))
     sites = settings["TINYCRAWL_SITES_DIR"]
     known = [name for name in (*Settings(), *vars(project)) if name.isupper()]
-    site = load_site(host_of(seed), Path(sites) if sites else None, known_settings=known)
+    site = load_site(host_of(seed), Path(sites).expanduser() if sites else None, known_settings=known)
     for name, value in site.settings.items():
         settings.set(name, value, priority="spider")
     _check_settings(settings)
@@ -78,11 +81,10 @@ def make_plan(settings: BaseSettings, given: Mapping[str, object]) -> Plan:
     directory = _directory(settings, arguments)
     _check_events(arguments.events, directory)
     for feed in settings.getdict("FEEDS"):
-        if "://" not in str(feed) and Path(str(feed)).absolute().is_relative_to(directory):
+        if "://" not in str(feed) and Path(str(feed)).resolve().is_relative_to(directory.resolve()):
             raise UsageError(f"feed {show_value(str(feed))}: expected a file outside the page directory {directory}")
     if settings["JOBDIR"]:
         settings.set("JOBDIR", None, priority="cmdline")
-        settings.set("TINYCRAWL_JOBDIR_IGNORED", True, priority="cmdline")
     policies = {name: _plain(settings, name) for name in POLICIES}
     scope = Scope(
         arguments.seed,
@@ -110,11 +112,11 @@ def make_plan(settings: BaseSettings, given: Mapping[str, object]) -> Plan:
 
 def _directory(settings: BaseSettings, arguments: Arguments) -> Path:
     if arguments.pagedir:
-        return Path(arguments.pagedir).absolute()
+        return Path(arguments.pagedir).expanduser().absolute()
     name = f"{re.sub(r'[^A-Za-z0-9.-]', '_', site_of(arguments.seed))}-{arguments.depth}"
     if arguments.job:
         name += f"-{re.sub(r'[^A-Za-z0-9-]', '_', arguments.job)}"
-    return Path(settings["TINYCRAWL_OUTPUT_DIR"], name).absolute()
+    return Path(settings["TINYCRAWL_OUTPUT_DIR"], name).expanduser().absolute()
 
 
 def _set_depth(settings: BaseSettings, depth: int) -> None:
@@ -128,8 +130,8 @@ def _check_events(path: str | None, directory: Path) -> None:
     """The event log must be a file that can be made, and not within the page directory, which holds pages only."""
     if path is None or path == "-":
         return
-    log = Path(path).absolute()
-    if log.is_dir() or not log.parent.is_dir() or log.is_relative_to(directory):
+    log = Path(path).expanduser().resolve()
+    if log.is_dir() or not log.parent.is_dir() or log.is_relative_to(directory.resolve()):
         raise UsageError(
             "spider argument `events`: expected a file in a directory that exists, not the page directory, or -,"
             f" got {show_value(path)}"
@@ -137,7 +139,18 @@ def _check_events(path: str | None, directory: Path) -> None:
 
 
 def _check_settings(settings: BaseSettings) -> None:
-    """Numbers and flags given as text, or in a site's file, must be such."""
+    """Numbers and flags given as text, or in a site's file, must be such; and what the crawl stands on must stay."""
+    for name in settings:
+        if name.startswith("TINYCRAWL_") and not hasattr(project, name):
+            raise UsageError(f"setting {show_value(name)}: unknown")
+    if settings["LOG_LEVEL"] not in _LOG_LEVELS and not str(settings["LOG_LEVEL"]).isdigit():
+        expected = ", ".join(_LOG_LEVELS)
+        raise UsageError(f"setting `LOG_LEVEL`: expected one of {expected}, got {show_value(settings['LOG_LEVEL'])}")
+    for name in ("SCHEDULER", "DUPEFILTER_CLASS", "TWISTED_REACTOR"):
+        if settings[name] != getattr(project, name):
+            raise UsageError(f"setting `{name}`: expected {getattr(project, name)}, got {show_value(settings[name])}")
+    if settings.getint("CONCURRENT_ITEMS") != 1 or settings.getbool("HTTPCACHE_ENABLED"):
+        raise UsageError("settings `CONCURRENT_ITEMS` and `HTTPCACHE_ENABLED`: expected 1 and 0, for the exact order")
     for name, default in vars(project).items():
         if not name.isupper():
             continue
@@ -152,7 +165,8 @@ def _check_settings(settings: BaseSettings) -> None:
             elif isinstance(default, dict):
                 settings.getdict(name)
         except (ValueError, TypeError):
-            kind = {bool: "0 or 1", dict: "a JSON object"}.get(type(default), "a number, 0 or more")
+            kinds = {bool: "0 or 1", dict: "a JSON object", int: "a whole number, 0 or more"}
+            kind = kinds.get(type(default), "a number, 0 or more")
             raise UsageError(f"setting `{name}`: expected {kind}, got {show_value(settings[name])}") from None
     for name in ("TINYCRAWL_AHEAD", "CONCURRENT_REQUESTS_PER_DOMAIN"):  # with none, nothing would ever be sent
         if settings.getint(name) < 1:

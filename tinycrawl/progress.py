@@ -34,7 +34,7 @@ class Progress:
         return extension
 
     def spider_opened(self, spider: Spider) -> None:
-        if sys.stderr.isatty():
+        if sys.stderr is not None and sys.stderr.isatty():
             self.bar = tqdm(unit=" pages", file=sys.stderr, leave=False, dynamic_ncols=True)
             self.redirection = logging_redirect_tqdm()  # else log lines would break the bar
             self.redirection.__enter__()

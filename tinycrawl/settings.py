@@ -7,6 +7,7 @@ BOT_NAME = "tinycrawl"
 SPIDER_MODULES = ["tinycrawl.spiders"]
 NEWSPIDER_MODULE = "tinycrawl.spiders"
 COMMANDS_MODULE = "tinycrawl.commands"
+TWISTED_DNS_RESOLVER = "scrapy.resolver.CachingHostnameResolver"  # Scrapy's own default knows no IPv6
 TWISTED_REACTOR = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
 
 # Who we are. The word before the slash is the name that robots.txt knows us by. Put an address at which you can be

@@ -36,7 +36,8 @@ class Summary:
 
     def engine_stopped(self) -> None:
         facts = summarise(self.crawler.spider, monotonic() - self.started)
-        print(in_words(facts), file=sys.stderr)
+        if sys.stderr is not None:  # closed by whoever started us
+            print(in_words(facts), file=sys.stderr)
         logger.info("%s", json.dumps(facts))
 
 
@@ -48,7 +49,7 @@ def summarise(spider: Any, elapsed: float) -> dict[str, Any]:
         "exit_status": spider.exit_status,
         "reason": spider.failure or None,
         "seed": spider.plan.arguments.seed,
-        "depth": spider.plan.arguments.depth,
+        **spider.plan.limits,
         "saved": publisher.saved,
         "failed": dict(publisher.failed.most_common()),
         "skipped": dict(publisher.skipped.most_common()),
@@ -68,8 +69,14 @@ def in_words(facts: dict[str, Any]) -> str:
     if facts["was_complete"] and facts["ending"] == "complete":
         words = f"tinycrawl: complete already: {facts['saved']} pages; fresh=1 crawls again"
         return f"{words}\n  pages in  {facts['directory']}"
-    endings = {"complete": "complete", "failed": f"the crawl failed: {facts['reason']}"}
-    rows = [f"tinycrawl: {endings.get(facts['ending'], 'stopped early, run it again to go on')}"]
+    ending = "stopped early, run it again to go on"
+    if facts["ending"] == "failed":
+        ending = f"the crawl failed: {facts['reason']}"
+    elif facts["ending"] == "complete":
+        ending = "complete, but pages failed" if facts["exit_status"] else "complete"
+    elif facts["saved"] == facts["max_pages"]:
+        ending = f"stopped at max_pages={facts['max_pages']}, a larger one goes on"
+    rows = [f"tinycrawl: {ending}"]
     rows.append(f"  saved     {facts['saved']} pages, {facts['bytes']:,} bytes")
     for word in ("failed", "skipped"):
         counts: Counter[str] = Counter(facts[word])

@@ -1,12 +1,16 @@
 """``scrapy crawl``, with the arguments checked first and exit statuses that say what came of it."""
 
 import argparse
+import os
 import sys
+from pathlib import Path
 
 from scrapy import Spider
 from scrapy.commands.crawl import Command as CrawlCommand
 from scrapy.crawler import Crawler
+from scrapy.spiderloader import get_spider_loader
 
+from tinycrawl.arguments import show_value
 from tinycrawl.exceptions import UsageError
 from tinycrawl.plan import make_plan
 
@@ -15,12 +19,16 @@ class Command(CrawlCommand):
     """Exit status 0: complete, 1: failed, 2: usage, 3: stopped early with something left to do."""
 
     def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
+        if sys.stderr is None:  # closed by whoever started us; much of what we stand on takes it for granted
+            sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115  # for as long as the process lives
         super().process_options(args, opts)
-        if args != ["site"]:
-            return
         assert self.settings is not None
         try:
-            make_plan(self.settings.copy(), opts.spargs)
+            spiders = get_spider_loader(self.settings).list()
+            if len(args) == 1 and args[0] not in spiders:
+                raise UsageError(f"spider: expected {' or '.join(spiders)}, got {show_value(args[0])}")
+            if args == ["site"]:
+                make_plan(self.settings.copy(), opts.spargs)
         except UsageError as error:
             print(f"tinycrawl: {error}", file=sys.stderr)
             sys.exit(2)

@@ -6,15 +6,16 @@ from collections.abc import AsyncIterator, Hashable, Iterator
 from itertools import chain
 from typing import Any
 
-from scrapy import Request, Spider
+from scrapy import Request, Spider, signals
 from scrapy.crawler import Crawler
 from scrapy.http import Response
+from twisted.python.failure import Failure
 
 from tinycrawl.cache import CachedResponse
 from tinycrawl.content import HTML_TYPES, SNIFF_BYTES, SNIFFED_TYPES, looks_like_html, media_type
 from tinycrawl.dupefilter import key_of
 from tinycrawl.events import EventLog
-from tinycrawl.exceptions import CrawlFailed, DirectoryError
+from tinycrawl.exceptions import CrawlFailed, DirectoryError, TinycrawlError
 from tinycrawl.failures import FailedResponse
 from tinycrawl.items import Page, Record
 from tinycrawl.markup import decode_body, is_ascii_superset, robots_header
@@ -47,10 +48,18 @@ class SiteSpider(Spider):
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> "SiteSpider":
         if "SCRAPY_CHECK" in os.environ:  # `scrapy check` need not name a site: contracts bring their own
             kwargs = {"seed": "http://127.0.0.1/", "depth": 1, **kwargs}
+        has_jobdir = bool(crawler.settings["JOBDIR"])
         plan = make_plan(crawler.settings, kwargs)
         spider = super().from_crawler(crawler, *args)
         spider._prepare(plan)
+        if has_jobdir:
+            spider.logger.warning("JOBDIR is not needed and not used: the page directory is all that resuming takes")
+        crawler.signals.connect(spider._fail_on_error, signal=signals.spider_error)
         return spider
+
+    def _fail_on_error(self, failure: Failure) -> None:
+        """Scrapy logs an exception in a callback and goes on. Nothing that is lost may end as complete."""
+        self.abort(f"internal error: {failure.value!r}")
 
     def _prepare(self, plan: Plan) -> None:
         settings = self.settings
@@ -81,8 +90,6 @@ class SiteSpider(Spider):
         self._has_begun = False  # what the directory holds has been read
         self._all_utf8 = bool(settings["TINYCRAWL_ENCODING"])
         self._cookies = settings.getdict("TINYCRAWL_COOKIES")
-        if settings.getbool("TINYCRAWL_JOBDIR_IGNORED"):
-            self.logger.warning("JOBDIR is not needed and not used: the page directory is all that resuming takes")
 
     # Beginning and end
 
@@ -93,13 +100,16 @@ class SiteSpider(Spider):
             self.storage = Storage(self.plan, sync=self.settings.getbool("TINYCRAWL_SYNC"))
             self.writer = self.storage.writer
             self.publisher.event = EventLog(self.plan.arguments.events)
-        except (DirectoryError, OSError) as error:
+        except TinycrawlError as error:
             self.abort(str(error))
 
     def close_directory(self) -> None:
         """Write how the crawl ended; called by the pipeline when everything has been taken in."""
-        if isinstance(self.publisher.event, EventLog):
-            self.publisher.event.close()
+        try:
+            if isinstance(self.publisher.event, EventLog):
+                self.publisher.event.close()
+        except CrawlFailed as error:
+            self.abort(str(error))
         if self.storage is None or self.writer is None:
             return
         writer, self.writer = self.writer, None
@@ -197,7 +207,7 @@ class SiteSpider(Spider):
                 f" does not fit ({error}); fresh=1 discards it"
             )
             return None
-        except DirectoryError as error:
+        except TinycrawlError as error:
             self.abort(str(error))
             return None
         for link in links:
@@ -271,7 +281,7 @@ class SiteSpider(Spider):
                     yield self._request_to(link)
                 if self.serial.is_stopped:
                     break
-        except (CrawlFailed, DirectoryError) as error:
+        except TinycrawlError as error:
             self.abort(str(error))
         finally:
             self._publishing = False
