@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from rulesite import ROOT, RuleSite
+from rulesite import LATENCY, ROOT, RuleSite
 
 from mockserver import MockServer, Request
 
@@ -77,9 +77,10 @@ def main() -> int:
     parser.add_argument("--concurrency", type=int, default=16)
     parser.add_argument("--signal", choices=("KILL", "TERM", "INT"), default="KILL")
     parser.add_argument("--times", type=int, default=1, help="how often the signal is sent, 50 ms apart")
+    parser.add_argument("--latency", type=float, default=LATENCY, help="seconds before each answer of the site")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    site = RuleSite(options.pages)
+    site = RuleSite(options.pages, latency=options.latency)
     rng = random.Random(options.seed)
     number = getattr(signal, f"SIG{options.signal}")
     scratch = Path(tempfile.mkdtemp(prefix="tinycrawl-crash-"))

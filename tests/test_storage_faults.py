@@ -1,8 +1,10 @@
 """A disk that is full, read-only or gone: the crawl stops at once, says why, and what is numbered stays whole."""
 
+import resource
 import shutil
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -141,3 +143,47 @@ def test_whoever_looks_sees_whole_pages_without_a_gap(
         assert running.wait().status == 0
         assert len(read_page_files(directory)) == PAGES
         seen = 0
+
+
+def test_too_many_open_files_stops_the_crawl_and_the_same_command_finishes_it(
+    server: ServerFactory, crawl: CrawlCommand, tmp_path: Path
+) -> None:
+    victims: list[int] = []
+
+    def limiting(request: Request) -> Reply | None:
+        if request.target == "/p9":
+            resource.prlimit(victims[0], resource.RLIMIT_NOFILE, (3, 3))  # what is open stays open
+        return site(request)
+
+    served = server(limiting)
+    directory = tmp_path / "pages"
+    running = crawl.start(served.url("/"), 10, pagedir=directory)
+    victims.append(running.process.pid)
+    stopped = running.wait()
+
+    assert stopped.status == 1
+    assert f"page directory {directory}: cannot write " in stopped.stderr
+    assert ": Too many open files\n" in stopped.stderr
+    served.reset(site)
+    assert crawl(served.url("/"), 10, pagedir=directory).files == crawl(served.url("/"), 10).files
+
+
+def test_what_waits_for_a_slow_page_is_bounded(server: ServerFactory, crawl: CrawlCommand, tmp_path: Path) -> None:
+    ahead, others = 40, 200
+    pages = {f"/{n}": page(extra="x" * 20_000) for n in range(others)}
+    served = server({"/": page("/slow", *pages), "/slow": page(delay=3), **pages})
+    directory = tmp_path / "pages"
+    most_hidden = most_files = 0
+    running = crawl.start(served.url("/"), 1, pagedir=directory, settings={"TINYCRAWL_AHEAD": ahead})
+    while running.process.poll() is None:
+        with suppress(OSError):  # not yet made, or ended
+            most_hidden = max(most_hidden, sum(path.name.startswith(".held") for path in directory.iterdir()))
+            most_files = max(most_files, len(list(Path(f"/proc/{running.process.pid}/fd").iterdir())))
+    result = running.wait()
+
+    assert (result.status, len(result.pages)) == (0, others + 2)
+    slow = next(request for request in served.requests if request.target == "/slow")
+    waiting = [request for request in served.requests if slow.time < request.time < slow.time + 3]
+    assert len(waiting) == ahead - 1  # it and these are open
+    assert ahead - 1 <= most_hidden <= ahead + 1
+    assert most_files < 80

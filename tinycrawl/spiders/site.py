@@ -89,7 +89,6 @@ class SiteSpider(Spider):
         self._publishing = False
         self._has_begun = False  # what the directory holds has been read
         self._all_utf8 = bool(settings["TINYCRAWL_ENCODING"])
-        self._cookies = settings.getdict("TINYCRAWL_COOKIES")
 
     # Beginning and end
 
@@ -223,7 +222,6 @@ class SiteSpider(Spider):
         return Request(
             ask.url,
             callback=self.parse,
-            cookies=self._cookies if self._cookies and host_of(ask.url) == host_of(self.plan.arguments.seed) else None,
             meta={
                 "ask": ask,
                 "link": ask.walks[0].link if ask.walks else None,
