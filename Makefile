@@ -18,7 +18,7 @@ export CRAWL_DEPTH := $(value DEPTH)
 unexport DEPTH
 endif
 
-.PHONY: crawl test clean
+.PHONY: crawl test packages clean
 
 crawl: .venv/run.stamp
 ifeq ($(origin SEED),undefined)
@@ -27,11 +27,15 @@ else
 	.venv/bin/scrapy crawl site -a seed="$$CRAWL_SEED" -a depth="$${CRAWL_DEPTH-2}" $(ARGS)
 endif
 
-test: .venv/test.stamp
+test: packages .venv/test.stamp
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy --strict tinycrawl
 	.venv/bin/pytest -n 2 --dist loadfile
+
+# What the tests need from the system, nginx for one; nothing happens where it is there.
+packages:
+	PYTHON="$(PYTHON)" .ci/packages
 
 .venv/run.stamp: requirements.txt
 	$(PYTHON) -m venv .venv

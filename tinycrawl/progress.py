@@ -36,8 +36,12 @@ class Progress:
     def spider_opened(self, spider: Spider) -> None:
         if sys.stderr is not None and sys.stderr.isatty():
             self.bar = tqdm(unit=" pages", file=sys.stderr, leave=False, dynamic_ncols=True)
+            root = logging.getLogger()
+            level = min((handler.level for handler in root.handlers), default=logging.NOTSET)
             self.redirection = logging_redirect_tqdm()  # else log lines would break the bar
             self.redirection.__enter__()
+            for handler in root.handlers:  # tqdm's own knows nothing of LOG_LEVEL, which Scrapy sets on its handler
+                handler.setLevel(level)
         call = create_looping_call(self.show)
         assert isinstance(call, AsyncioLoopingCall)
         self.call = call
