@@ -32,6 +32,7 @@ class Storage:
         self._plan = plan
         self._lock: DirectoryLock | None = None
         self.cache: CrawlCache | None = None
+        self._is_whole = False  # every page has been compared with its record, and nothing was found
         damaged = self._find_damage()
         try:
             if damaged or (plan.arguments.recheck and self._holds_this_crawl()):
@@ -40,7 +41,13 @@ class Storage:
                 plan.check_limits(old.end or self._reached(old))
                 self.cache = CrawlCache(old, damaged, is_failure if plan.arguments.recheck else lambda reason: False)
             directory = self._beside if self._lock else plan.directory
-            self.writer = PageWriter.open(directory, plan.identity, fresh=plan.arguments.fresh, sync=sync)
+            self.writer = PageWriter.open(
+                directory,
+                plan.identity,
+                fresh=plan.arguments.fresh,
+                sync=sync,
+                verify=self._lock is not None or not self._is_whole,
+            )
         except DirectoryError:
             self._unlock()
             raise
@@ -73,6 +80,7 @@ class Storage:
             return set()
         directory = PageDirectory(self._plan.directory)
         faults = {fault.doc_id: fault for fault in find_faults(directory) if fault.doc_id}
+        self._is_whole = not faults
         last = sum("docID" in record for record in directory.records())
         while directory.end is None and last in faults and faults[last].is_crash:  # the writer completes or cuts it
             del faults[last]
