@@ -264,9 +264,8 @@ class SiteSpider(Spider):
 
     def _publish(self) -> Iterator[Any]:
         """Publish while there is something. An answer that arrives meanwhile is published here too, in its turn."""
-        if (
-            self._publishing or self.serial.is_stopped
-        ):  # asked here, when the first item is wanted: parse() is too early
+        # Decided when the first item is wanted, not in parse(): two answers may come before that.
+        if self._publishing or self.serial.is_stopped:
             return
         self._publishing = True
         try:
