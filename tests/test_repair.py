@@ -1,6 +1,7 @@
 """Directories built anew: what failed is asked again, what is damaged is fetched again, and nothing else is."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -197,6 +198,143 @@ def test_foreign_marker_is_reported_and_refused(server: ServerFactory, crawl: Cr
 
     assert refused.files == {".crawler": b'{"other": 1}\n'}
     assert site.requests == []
+
+
+def lines(directory: Path, count: int) -> bytes:
+    """The identity and *count* records."""
+    return b"".join((directory / ".crawler").read_bytes().splitlines(keepends=True)[: count + 1])
+
+
+def killed_before_the_rename(directory: Path) -> None:
+    """The state in which a kill can leave a directory: the last record's page still has its hidden name."""
+    (directory / ".crawler").write_bytes(lines(directory, 8))
+    last = (directory / ".crawler").read_bytes().count(b'"docID"')
+    for path in list(directory.iterdir()):
+        if path.name.isdigit() and int(path.name) > last:
+            path.unlink()
+    (directory / str(last)).rename(directory / f".page-{last}")
+
+
+def last_page_cut_and_first_altered(directory: Path) -> None:
+    killed_before_the_rename(directory)
+    hidden = next(directory.glob(".page-*"))
+    hidden.rename(directory / hidden.name.removeprefix(".page-"))
+    cut(directory / hidden.name.removeprefix(".page-"))
+    alter(directory / "1")
+
+
+def lines_lost_but_not_their_pages(directory: Path) -> None:
+    (directory / ".crawler").write_bytes(lines(directory, 6))
+
+
+@pytest.mark.parametrize(
+    "state", [killed_before_the_rename, last_page_cut_and_first_altered, lines_lost_but_not_their_pages]
+)
+@pytest.mark.parametrize("recheck", ["failed", None])
+def test_what_a_crash_left_is_not_taken_for_whole(
+    state: Callable[[Path], None], recheck: str | None, server: ServerFactory, crawl: CrawlCommand, tmp_path: Path
+) -> None:
+    site = server(SITE)
+    directory = tmp_path / "pages"
+    whole = crawl(site.url("/"), 4, pagedir=directory)
+    state(directory)
+
+    assert crawl(site.url("/"), 4, pagedir=directory, recheck=recheck).files == whole.files
+    assert leftovers(directory) == []
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "35"])
+def test_foreign_file_is_refused_by_a_recheck_too(
+    name: str, server: ServerFactory, crawl: CrawlCommand, tmp_path: Path
+) -> None:
+    site = server(BROKEN)
+    directory = tmp_path / "pages"
+    broken = crawl(site.url("/"), 4, pagedir=directory)
+    (directory / name).write_text("http://mine.test/\n0\nmine")
+
+    refused = crawl(site.url("/"), 4, pagedir=directory, recheck="failed", check=1)
+
+    assert f"holds '{name}', which no crawl wrote" in refused.stderr
+    (directory / name).unlink()
+    assert {path.name: path.read_bytes() for path in directory.iterdir()} == broken.files
+
+
+def test_leftover_of_another_rebuild_is_never_taken_up(
+    server: ServerFactory, crawl: CrawlCommand, tmp_path: Path
+) -> None:
+    site = server(BROKEN)
+    directory = tmp_path / "pages"
+    crawl(site.url("/"), 4, pagedir=directory)
+    old = tmp_path / ".pages.rebuild-0123456789abcdef"  # as after a kill between the swap and the end
+    shutil.copytree(directory, old)
+    (old / ".mine").write_text("mine")
+
+    site.reset(SITE)
+    rechecked = crawl(site.url("/"), 4, pagedir=directory, recheck="failed")
+
+    assert rechecked.files.pop(".mine") == b"mine"
+    assert rechecked.files == crawl(site.url("/"), 4).files
+    assert leftovers(directory) == []
+
+
+def test_directory_behind_a_symlink_is_repaired_in_its_place_with_its_mode(
+    server: ServerFactory, crawl: CrawlCommand, tmp_path: Path
+) -> None:
+    site = server(SITE)
+    directory = tmp_path / "real" / "pages"
+    whole = crawl(site.url("/"), 4, pagedir=directory)
+    directory.chmod(0o2750)
+    (tmp_path / "link").symlink_to(directory)
+    alter(directory / "2")
+
+    repaired = crawl(site.url("/"), 4, pagedir=tmp_path / "link")
+
+    assert (tmp_path / "link").readlink() == directory
+    assert {path.name: path.read_bytes() for path in directory.iterdir()} == whole.files == repaired.files
+    assert directory.stat().st_mode & 0o7777 == 0o2750
+
+
+def test_damaged_page_that_cannot_be_had_now_costs_no_other(
+    server: ServerFactory, crawl: CrawlCommand, tmp_path: Path
+) -> None:
+    site = server(SITE)
+    directory = tmp_path / "pages"
+    whole = crawl(site.url("/"), 4, pagedir=directory)
+    alter(directory / "2")
+    damaged = {path.name: path.read_bytes() for path in directory.iterdir()}
+
+    site.reset({**SITE, "/a": Reply(500, b"broken")})
+    failed = crawl(site.url("/"), 4, pagedir=directory, check=1)
+    assert f"{site.url('/a')} is damaged and cannot be fetched again (http 500)" in failed.stderr
+    assert failed.files == damaged
+
+    site.reset(SITE)
+    assert crawl(site.url("/"), 4, pagedir=directory).files == whole.files
+    assert leftovers(directory) == []
+
+
+def test_damaged_directory_that_is_a_mount_point_is_refused_before_anything_is_asked(
+    server: ServerFactory, crawl: CrawlCommand, small_disk: Path
+) -> None:
+    site = server(SITE)
+    crawl(site.url("/"), 4, pagedir=small_disk)
+    alter(small_disk / "2")
+
+    site.reset(SITE)
+    refused = crawl(site.url("/"), 4, pagedir=small_disk, check=1)
+
+    assert f"page directory {small_disk} is a mount point" in refused.stderr
+    assert site.requests == []
+
+
+def test_verify_names_what_is_no_regular_file(server: ServerFactory, crawl: CrawlCommand, tmp_path: Path) -> None:
+    result = crawl(server(SITE).url("/"), 4)
+    (result.directory / "2").rename(tmp_path / "two")
+    (result.directory / "2").symlink_to(tmp_path / "two")
+    (result.directory / "3").unlink()
+    os.mkfifo(result.directory / "3")
+
+    assert verify(result.directory) == (1, ["2: is no regular file", "3: is no regular file", "2 faults"])
 
 
 @pytest.mark.parametrize("arguments", [("verify",), ("verify", "a", "b"), ("other", "x"), ()], ids=repr)

@@ -36,13 +36,13 @@ class CrawlCache:
         self._directory = directory
         self._redirects: dict[str, str] = {}
         self._records: dict[str, Record] = {}
-        self.digests: dict[str, str] = {}  # of damaged pages, by final URL
+        self.digests: dict[str, str] = {}  # of damaged pages, by the URL requested and the final one
         for record in directory.records():
             chain = [record["url"], *record.get("redirects", ())]
             if len(set(chain)) < len(chain) or ("reason" in record and again(record["reason"])):
                 continue  # cookies were at work, or it failed
             if record.get("docID") in damaged:
-                self.digests[chain[-1]] = record["sha256"]
+                self.digests[chain[0]] = self.digests[chain[-1]] = record["sha256"]
             elif "target" in record:
                 chain.append(record["target"])
             else:

@@ -390,31 +390,33 @@ class PageWriter:
 
 
 class DirectoryLock:
-    """Keeps other writers away from a directory that is only read, until ``close`` or death.
+    """A directory that is only read: of the crawl of *identity* and nothing else, and locked until ``close`` or death.
 
-    :raises DirectoryError: another crawl writes it.
+    :raises DirectoryError: another crawl writes it, or it holds anything else.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._held = ExitStack()
-        try:
-            with ExitStack() as undo:
-                _lock_marker(path / MARKER, undo, is_made=False)
-                self._held = undo.pop_all()
-        except OSError as error:
-            raise DirectoryError(f"page directory {path} cannot be used: {error.strerror}") from error
+    def __init__(self, path: Path, identity: Mapping[str, object]) -> None:
+        with ExitStack() as undo:
+            try:
+                writer = PageWriter(path, _lock_marker(path / MARKER, undo, is_made=False), sync=False)
+                pages, hidden = writer._sort_entries(json.loads(_line({"tinycrawl": FORMAT}, identity)), fresh=False)
+            except OSError as error:
+                raise DirectoryError(f"page directory {path} cannot be used: {error.strerror}") from error
+            self._held = undo.pop_all()
+        self._names = [
+            *(str(doc_id) for doc_id in sorted(pages, reverse=True)),
+            *(file.name for file in hidden),
+            MARKER,
+        ]
+
+    def discard(self, path: Path) -> list[Path]:
+        """Delete what a crawl wrote there, which is at *path* by now; return what else is in it."""
+        for name in self._names:
+            (path / name).unlink(missing_ok=True)
+        return list(path.iterdir())
 
     def close(self) -> None:
         self._held.close()
-
-
-def discard(path: Path) -> list[Path]:
-    """Delete what a crawl wrote in a directory that nobody needs any more; return what else is in it."""
-    names = {str(_doc_id(record)) for _, record in _read_settled(path)} | {MARKER}
-    for entry in sorted(path.iterdir(), key=lambda entry: entry.name == MARKER):  # the marker last
-        if entry.name in names or _HIDDEN.fullmatch(entry.name):
-            entry.unlink()
-    return list(path.iterdir())
 
 
 def _lock_marker(path: Path, undo: ExitStack, is_made: bool) -> int:

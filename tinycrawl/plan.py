@@ -112,11 +112,11 @@ def make_plan(settings: BaseSettings, given: Mapping[str, object]) -> Plan:
 
 def _directory(settings: BaseSettings, arguments: Arguments) -> Path:
     if arguments.pagedir:
-        return Path(arguments.pagedir).expanduser().absolute()
+        return Path(arguments.pagedir).expanduser().resolve()
     name = f"{re.sub(r'[^A-Za-z0-9.-]', '_', site_of(arguments.seed))}-{arguments.depth}"
     if arguments.job:
         name += f"-{re.sub(r'[^A-Za-z0-9-]', '_', arguments.job)}"
-    return Path(settings["TINYCRAWL_OUTPUT_DIR"], name).expanduser().absolute()
+    return Path(settings["TINYCRAWL_OUTPUT_DIR"], name).expanduser().resolve()
 
 
 def _set_depth(settings: BaseSettings, depth: int) -> None:

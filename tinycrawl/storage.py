@@ -4,17 +4,21 @@ It is built anew, beside the old one and with the old one as a cache, where what
 (``recheck=failed``), or where pages are damaged. Only when that is done does it take the place of the old one.
 """
 
+import hashlib
 import logging
+import os
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from tinycrawl.cache import CrawlCache, exchange
 from tinycrawl.exceptions import DirectoryError
 from tinycrawl.items import Page, Unsaved
-from tinycrawl.pagedir import DirectoryLock, PageDirectory, PageWriter, discard
+from tinycrawl.pagedir import MARKER, DirectoryLock, PageDirectory, PageWriter
 from tinycrawl.plan import Plan
 from tinycrawl.publisher import is_failure
-from tinycrawl.verification import find_faults
+from tinycrawl.verification import Fault, find_faults
 
 logger = logging.getLogger(__name__)
 
@@ -30,27 +34,26 @@ class Storage:
 
     def __init__(self, plan: Plan, *, sync: bool) -> None:
         self._plan = plan
-        self._lock: DirectoryLock | None = None
+        self._lock: DirectoryLock | None = None  # of the old directory, where a new one is built beside it
+        self._beside = plan.directory
         self.cache: CrawlCache | None = None
-        self._is_whole = False  # every page has been compared with its record, and nothing was found
-        damaged = self._find_damage()
+        is_whole = False  # every page has been compared with its record, and nothing was found
         try:
-            if damaged or (plan.arguments.recheck and self._holds_this_crawl()):
-                self._lock = DirectoryLock(plan.directory)
-                old = PageDirectory(plan.directory)
-                plan.check_limits(old.end or self._reached(old))
-                self.cache = CrawlCache(old, damaged, is_failure if plan.arguments.recheck else lambda reason: False)
-            directory = self._beside if self._lock else plan.directory
+            if not plan.arguments.fresh and self._holds_this_crawl():
+                self._lock = DirectoryLock(plan.directory, plan.identity)
+                faults = {fault.doc_id: fault for fault in find_faults(PageDirectory(plan.directory)) if fault.doc_id}
+                is_whole = not faults
+                if plan.arguments.recheck or self._is_damaged(faults):
+                    self._prepare_rebuild(faults)
+                else:
+                    self._unlock()
             self.writer = PageWriter.open(
-                directory,
-                plan.identity,
-                fresh=plan.arguments.fresh,
-                sync=sync,
-                verify=self._lock is not None or not self._is_whole,
+                self._beside, plan.identity, fresh=plan.arguments.fresh, sync=sync, verify=not is_whole
             )
         except DirectoryError:
             self._unlock()
             raise
+        self._discard_leftovers()
         for line in self.writer.repaired:
             logger.warning("Page directory: %s", line)
         end = self.writer.previous_end
@@ -63,10 +66,6 @@ class Storage:
             self._lock is None and end and end["end"] == "complete" and plan.limits.items() <= end.items()
         )
 
-    @property
-    def _beside(self) -> Path:
-        return self._plan.directory.with_name(f".{self._plan.directory.name}.rebuild")
-
     def _holds_this_crawl(self) -> bool:
         try:
             identity = PageDirectory(self._plan.directory).identity or {}
@@ -74,20 +73,50 @@ class Storage:
             return False
         return self._plan.identity.items() <= identity.items()
 
-    def _find_damage(self) -> set[int]:
-        """The docIDs of pages that are not as recorded, but for the last ones, which a crash may have left so."""
-        if self._plan.arguments.fresh or not self._holds_this_crawl():
-            return set()
+    def _is_damaged(self, faults: Mapping[int, Fault]) -> bool:
+        """Are there pages that are not as recorded, but for the last ones, which a crash may have left so?"""
         directory = PageDirectory(self._plan.directory)
-        faults = {fault.doc_id: fault for fault in find_faults(directory) if fault.doc_id}
-        self._is_whole = not faults
         last = sum("docID" in record for record in directory.records())
+        left_by_crash = set()
         while directory.end is None and last in faults and faults[last].is_crash:  # the writer completes or cuts it
-            del faults[last]
+            left_by_crash.add(last)
             last -= 1
+        return faults.keys() > left_by_crash
+
+    def _prepare_rebuild(self, faults: Mapping[int, Fault]) -> None:
+        plan, old = self._plan, PageDirectory(self._plan.directory)
+        if plan.directory.is_mount():
+            raise DirectoryError(
+                f"page directory {plan.directory} is a mount point: it cannot be built anew in its place"
+            )
+        plan.check_limits(old.end or self._reached(old))
         for fault in faults.values():
             logger.warning("Page directory: %s; it is fetched again", fault)
-        return set(faults)
+        self.cache = CrawlCache(old, set(faults), is_failure if plan.arguments.recheck else lambda reason: False)
+        # What was begun goes on only for the same reason, from the same records, to the same limits.
+        origin = hashlib.sha256((plan.directory / MARKER).read_bytes())
+        origin.update(repr((plan.arguments.recheck, sorted(plan.limits.items()), sorted(faults))).encode())
+        self._beside = plan.directory.with_name(f"{self._prefix}{origin.hexdigest()[:16]}")
+
+    @property
+    def _prefix(self) -> str:
+        return f".{self._plan.directory.name}.rebuild-"
+
+    def _discard_leftovers(self) -> None:
+        """Delete what earlier rebuilds left, killed before their end or right after it. What is not ours stays."""
+        for path in list(self._plan.directory.parent.iterdir()):
+            if path.name.startswith(self._prefix) and path != self._beside and path.is_dir():
+                with suppress(DirectoryError, OSError):
+                    identity = PageDirectory(path).identity or {}
+                    lock = DirectoryLock(path, {key: identity[key] for key in identity if key != "tinycrawl"})
+                    self._remove(lock, path)
+                    lock.close()
+
+    def _remove(self, lock: DirectoryLock, path: Path) -> None:
+        for other in lock.discard(path):
+            if not (self._plan.directory / other.name).exists():
+                other.rename(self._plan.directory / other.name)  # no crawl wrote it
+        path.rmdir()
 
     @staticmethod
     def _reached(directory: PageDirectory | PageWriter) -> dict[str, int]:
@@ -99,13 +128,23 @@ class Storage:
         return {"depth": depth, "max_pages": pages}
 
     def compare(self, item: Page | Unsaved) -> None:
-        """Say so where a damaged page is not what it was any more."""
+        """Look at what replaces a damaged page: is it what it was?
+
+        :raises DirectoryError: it cannot be had, and what is not damaged must not be lost for that.
+        """
         if self.cache is None:
             return
-        url = [item.record["url"], *item.record.get("redirects", ())][-1]
-        digest = self.cache.digests.pop(url, None)
-        if digest is not None and (not isinstance(item, Page) or item.sha256 != digest):
-            logger.warning("Page directory: %s was damaged, and the site now answers otherwise", url)
+        for url in (item.record["url"], [item.record["url"], *item.record.get("redirects", ())][-1]):
+            digest = self.cache.digests.pop(url, None)
+            if digest is None:
+                continue
+            if not isinstance(item, Page) and is_failure(item.record["reason"]):
+                reason = item.record["reason"]
+                raise DirectoryError(
+                    f"page directory {self._plan.directory}: {url} is damaged and cannot be fetched again ({reason})"
+                )
+            if not isinstance(item, Page) or item.sha256 != digest:
+                logger.warning("Page directory: %s was damaged, and the site now answers otherwise", url)
 
     def close(self, end: dict[str, Any] | None, *, is_done: bool = False) -> None:
         """Write how the crawl ended, and unlock. *is_done*: a directory built anew has got as far as it may.
@@ -115,10 +154,12 @@ class Storage:
         try:
             self.writer.close(end)
             if self._lock is not None and is_done:
+                status = self._plan.directory.stat()
+                self._beside.chmod(status.st_mode & 0o7777)
+                with suppress(PermissionError):
+                    os.chown(self._beside, status.st_uid, status.st_gid)
                 exchange(self._beside, self._plan.directory)
-                for path in discard(self._beside):
-                    path.rename(self._plan.directory / path.name)  # no crawl wrote it
-                self._beside.rmdir()
+                self._remove(self._lock, self._beside)
         except OSError as error:
             raise DirectoryError(f"page directory {self._plan.directory}: {error.strerror}") from error
         finally:

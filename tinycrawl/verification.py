@@ -51,6 +51,9 @@ def find_faults(directory: PageDirectory) -> Iterator[Fault]:
 
 def _compare(directory: PageDirectory, doc_id: int, record: Record) -> Fault | None:
     name = str(doc_id)
+    path = directory.path / name
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        return Fault(name, "is no regular file", doc_id)
     if record["docID"] != doc_id:
         return Fault(MARKER, f"has docID {record['docID']} where {doc_id} would be next", doc_id)
     try:
