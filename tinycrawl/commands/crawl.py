@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -35,6 +36,8 @@ class Command(CrawlCommand):
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         super().run(args, opts)
+        for number in (signal.SIGINT, signal.SIGTERM):  # it has ended: a second signal must not take its exit status
+            signal.signal(number, signal.SIG_IGN)
         if not self.exitcode:
             self.exitcode = getattr(self._crawler.spider, "exit_status", 0)
 
