@@ -76,9 +76,11 @@ class Storage:
     def _is_damaged(self, faults: Mapping[int, Fault]) -> bool:
         """Are there pages that are not as recorded, but for the last ones, which a crash may have left so?"""
         directory = PageDirectory(self._plan.directory)
+        if not faults or directory.end is not None:
+            return bool(faults)
         last = sum("docID" in record for record in directory.records())
         left_by_crash = set()
-        while directory.end is None and last in faults and faults[last].is_crash:  # the writer completes or cuts it
+        while last in faults and faults[last].is_crash:  # the writer completes or cuts it
             left_by_crash.add(last)
             last -= 1
         return faults.keys() > left_by_crash

@@ -41,8 +41,9 @@ def find_faults(directory: PageDirectory) -> Iterator[Fault]:
             fault = _compare(directory, pages, record)
             if fault is not None:
                 yield fault
-    if directory.unreadable:
-        yield Fault(MARKER, f"has {directory.unreadable} bytes at its end that are no manifest lines")
+    unreadable = directory.unreadable
+    if unreadable:
+        yield Fault(MARKER, f"has {unreadable} bytes at its end that are no manifest lines")
     for path in sorted(Path(directory.path).iterdir()):
         name = path.name
         if name.isascii() and name.isdigit() and name[0] != "0" and int(name) > pages:
