@@ -1,13 +1,16 @@
 """What an HTML page says: its text, its links, and what it asks of robots."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser
 from w3lib.encoding import html_body_declared_encoding, http_content_type_encoding, read_bom, to_unicode
+
+from tinycrawl.outline import is_costly, outline
 
 # Python codecs that are no charsets of the web: like UTF-7, which w3lib refuses, they can spell "<" in other bytes.
 _NOT_CHARSETS = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
@@ -22,6 +25,7 @@ _REFRESH = re.compile(
     r"(?:[Uu][Rr][Ll][\t\n\f\r ]*=[\t\n\f\r ]*)?(?P<quote>[\"']?)"
 )
 _SEPARATORS = re.compile(r"[\s,]+")
+_OUTLINE_BATCH = 5_000  # tags of an outline that are parsed at a time
 # A robot's name before a colon; not the rest of a date that has a comma: `unavailable_after: Friday, 25-Jun-10 15:00`.
 _ROBOTS_SCOPE = re.compile(r"\s*(?P<name>[A-Za-z_*][^\s:]*)\s*:(?P<rest>.*)", re.DOTALL)
 _ROBOTS_PARAMETERS = frozenset({"max-image-preview", "max-snippet", "max-video-preview", "unavailable_after"})
@@ -36,12 +40,16 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Markup:
-    """What `read_markup` found; *base* is None where no ``<base>`` has an address."""
+    """What `read_markup` found.
+
+    *base* is None where no ``<base>`` has an address; *surplus* counts the links beyond the limit, which are left out.
+    """
 
     base: str | None
     links: list[Link]
     noindex: bool
     nofollow: bool
+    surplus: int = 0
 
 
 def decode_body(body: bytes, content_type: str | None) -> tuple[str, str]:
@@ -83,40 +91,80 @@ def is_ascii_superset(encoding: str) -> bool:
     return _PROBE.decode(encoding, "replace") == _PROBE.decode("ascii")
 
 
-def read_markup(text: str, robots_name: str = "tinycrawl") -> Markup:
+def read_markup(text: str, robots_name: str = "tinycrawl", max_links: int = 0) -> Markup:
     """Read an HTML page as a browser without scripts does; any text will do.
 
-    - links: of ``<a>``, ``<area>``, ``<frame>`` and ``<iframe>``, in document order, duplicates kept. The target of
-      the first meta refresh that has one comes before them all.
+    - links: of ``<a>``, ``<area>``, ``<frame>`` and ``<iframe>``, in document order, duplicates kept; the first
+      *max_links* of them (0 is no limit). The target of the first meta refresh that has one comes before them all.
     - base: of the first ``<base href>``, wherever it stands.
     - noindex, nofollow: all metas named ``robots`` or *robots_name* together.
+
+    Time and memory are bounded by the length of *text*: a page whose tree might be out of proportion is read by its
+    outline.
     """
-    base: str | None = None
-    refresh = ""
-    links: list[Link] = []
-    directives: set[str] = set()
-    for node in LexborHTMLParser(text).css(_QUERY):
-        attributes = node.attributes
-        tag = node.tag
-        if tag == "meta":
-            content = attributes.get("content") or ""
-            if (attributes.get("http-equiv") or "").lower() == "refresh":
-                refresh = refresh or _refresh_target(content)
-            if (attributes.get("name") or "").strip().lower() in {"robots", robots_name.lower()}:
-                directives.update(_SEPARATORS.split(content.lower()))
-            continue
-        name = "src" if tag in {"frame", "iframe"} else "href"
-        if name not in attributes:  # an SVG link's xlink:href matches the query too
-            continue
-        value = attributes.get(name) or ""  # None: the attribute has no value
-        if tag == "base":
-            base = value if base is None else base
-        elif value or name == "href":  # an empty href leads to the page's base, an empty src to about:blank
-            rel = attributes.get("rel") if name == "href" else None
-            links.append(Link(value, rel is not None and "nofollow" in rel.lower().split()))
-    if refresh:
-        links.insert(0, Link(refresh, False))
-    return Markup(base, links, *_read_directives(directives))
+    reader = _Reader(robots_name, max_links)
+    if is_costly(text):
+        for tags in _batches(outline(text)):
+            reader.read("".join(tags))
+    else:
+        reader.read(text)
+    return reader.result()
+
+
+class _Reader:
+    """Gathers what `read_markup` returns from a page, or from the parts of its outline."""
+
+    def __init__(self, robots_name: str, max_links: int) -> None:
+        self._robots = {"robots", robots_name.lower()}
+        self._max_links = max_links
+        self._base: str | None = None
+        self._refresh = ""
+        self._links: list[Link] = []
+        self._directives: set[str] = set()
+        self._surplus = 0
+
+    def read(self, text: str) -> None:
+        for node in LexborHTMLParser(text).css(_QUERY):
+            attributes = node.attributes
+            tag = node.tag
+            if tag == "meta":
+                self._read_meta(attributes)
+                continue
+            name = "src" if tag in {"frame", "iframe"} else "href"
+            if name not in attributes:  # an SVG link's xlink:href matches the query too
+                continue
+            value = attributes.get(name) or ""  # None: the attribute has no value
+            if tag == "base":
+                self._base = value if self._base is None else self._base
+            elif value or name == "href":  # an empty href leads to the page's base, an empty src to about:blank
+                rel = attributes.get("rel") if name == "href" else None
+                self._add(Link(value, rel is not None and "nofollow" in rel.lower().split()))
+
+    def result(self) -> Markup:
+        if self._refresh:
+            self._links.insert(0, Link(self._refresh, False))
+            if 0 < self._max_links < len(self._links):
+                self._surplus += 1
+                del self._links[-1]
+        return Markup(self._base, self._links, *_read_directives(self._directives), self._surplus)
+
+    def _read_meta(self, attributes: Mapping[str, str | None]) -> None:
+        content = attributes.get("content") or ""
+        if (attributes.get("http-equiv") or "").lower() == "refresh":
+            self._refresh = self._refresh or _refresh_target(content)
+        if (attributes.get("name") or "").strip().lower() in self._robots:
+            self._directives.update(_SEPARATORS.split(content.lower()))
+
+    def _add(self, link: Link) -> None:
+        if 0 < self._max_links <= len(self._links):
+            self._surplus += 1
+        else:
+            self._links.append(link)
+
+
+def _batches(tags: Iterator[str]) -> Iterator[list[str]]:
+    while batch := list(islice(tags, _OUTLINE_BATCH)):
+        yield batch
 
 
 def _refresh_target(content: str) -> str:

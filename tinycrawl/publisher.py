@@ -230,7 +230,8 @@ class Publisher:
     def _read(self, url: str, page: Fetched, body: bytes) -> tuple[bool, bool, list[str]]:
         """Is the page not to be saved, not to be followed, and where its links lead."""
         charset = "utf-8" if page.is_utf8 else page.charset
-        markup = read_markup(decode_body(body, f"text/html; charset={charset}")[0], self._options.robots_name)
+        text = decode_body(body, f"text/html; charset={charset}")[0]
+        markup = read_markup(text, self._options.robots_name, self._options.max_links)
         nofollow = page.nofollow or (self._options.obey_meta and markup.nofollow)
         noindex = page.noindex or (self._options.obey_meta and markup.noindex)
         links: list[str] = []
@@ -240,9 +241,8 @@ class Publisher:
         if markup.base is not None:
             with suppress(ValueError):  # as browsers do
                 base = join_url(url, markup.base, page.charset) or url
-        if 0 < self._options.max_links < len(markup.links):
-            self.skipped["too many links on a page"] += len(markup.links) - self._options.max_links
-            del markup.links[self._options.max_links :]
+        if markup.surplus:
+            self.skipped["too many links on a page"] += markup.surplus
         for href, is_nofollow in markup.links:
             if is_nofollow and not self._options.follow_nofollow:
                 self.skipped["rel=nofollow"] += 1

@@ -1,0 +1,115 @@
+"""The outline of a page: the few tags that a crawler reads, found in time and memory that grow with its length only.
+
+The tree of a page has no such bound, in any parser that follows the standard: 30 kB of ``<p><b x1><b x2>...<p>x<p>x``
+become millions of elements, and a hundred thousand unclosed ``<div>`` take half a minute. Browsers cut such trees. A
+page that might be one is read tag by tag instead.
+"""
+
+import re
+from collections.abc import Iterator
+
+# https://html.spec.whatwg.org/multipage/parsing.html#tokenization
+_SPACE = r"[\t\n\f\r ]"
+_NAME_END = r"(?=[\t\n\f\r />])"
+_ATTRIBUTE = (
+    rf"[^\t\n\f\r />][^\t\n\f\r />=]*+"
+    rf"(?:{_SPACE}*+={_SPACE}*+(?:\"[^\"]*+\"|'[^']*+'|[^\t\n\f\r >\"'][^\t\n\f\r >]*+|(?=>)))?+"
+)
+_TAG_REST = rf"(?:{_SPACE}|/|{_ATTRIBUTE})*+>"
+_TEXT = frozenset({"iframe", "noembed", "noframes", "script", "style", "textarea", "title", "xmp"})  # content is text
+_FOREIGN = frozenset({"math", "svg"})  # there CDATA is text, and a <style> is an element like any other
+_READ = frozenset({"a", "area", "base", "frame", "iframe", "meta"})
+_NAMES = _READ | _TEXT | _FOREIGN | {"frameset", "plaintext", "template"}
+# A tag, a comment, CDATA, what the standard calls a bogus comment; or a tag that the end of the page cuts off.
+_TOKEN = re.compile(
+    rf"<(?:(?P<end>/?+)(?P<name>[a-zA-Z][^\t\n\f\r />]*+)(?P<rest>{_TAG_REST})"
+    r"|!--(?:-?>|(?s:.*?)(?:--!?>|\Z))|(?P<cdata>!\[CDATA\[)|(?:[!?]|/(?![a-zA-Z]))[^>]*+(?:>|\Z)|/?(?P<cut>[a-zA-Z]))"
+)
+_IN_SCRIPT = re.compile(rf"<!--(?:-?>)?|-->|</?script{_NAME_END}", re.IGNORECASE)
+
+# What a tree of one million elements costs at most (300 MB, a second) is what any page may.
+_SAFE_LENGTH = 1 << 20  # characters
+_SAFE_TAG = re.compile(r"<[^<]{16384}")  # a tag longer than this may have thousands of attributes, each compared to all
+_SAFE_ELEMENTS = 1_000_000
+# What is formatted so is opened again in each paragraph that follows: with attributes always, without three times.
+_FORMATTING = re.compile(r"<(?:b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)[\t\n\f\r /]", re.IGNORECASE)
+_FORMATTING_NAMES = 14
+_LONG_TAG = 1024  # characters
+_MOST_ATTRIBUTES = 200  # of a long tag that are read
+
+
+def is_costly(text: str) -> bool:
+    """Might the tree of this page be out of proportion to its length? Most pages are told by the first line."""
+    tags = text.count("<")
+    if tags <= 800 and len(text) <= 65_536:
+        return _SAFE_TAG.search(text) is not None
+    if len(text) > _SAFE_LENGTH or tags > 20_000 or _SAFE_TAG.search(text) is not None:
+        return True
+    return tags * (len(_FORMATTING.findall(text)) + 3 * _FORMATTING_NAMES) > _SAFE_ELEMENTS
+
+
+def outline(text: str) -> Iterator[str]:
+    """The start tags of links, bases and metas, as the page has them, each with its end tag; frames become iframes.
+
+    >>> list(outline("<div><A HREF=x>y</a><!-- <a href=z> --><textarea><a href=z></textarea>"))
+    ['<A HREF=x></A>']
+    """
+    foreign, templates, has_frames = 0, 0, False
+    position: int | None = 0
+    while position is not None:
+        tokens, position = _TOKEN.finditer(text, position), None
+        for token in tokens:
+            if token["name"] is None:
+                if token["cut"]:
+                    return
+                if token["cdata"]:
+                    end = text.find("]]>" if foreign else ">", token.end())
+                    position = end + 1 if end >= 0 else len(text)
+                    break
+                continue
+            name = token["name"].lower()
+            if name not in _NAMES:
+                continue
+            if name in _FOREIGN:
+                foreign = max(0, foreign + (-1 if token["end"] else int(not token["rest"].endswith("/>"))))
+            elif name == "template" and not foreign:
+                templates = max(0, templates + (-1 if token["end"] else 1))
+            if token["end"]:
+                continue
+            has_frames = has_frames or name == "frameset"
+            if name in _READ and not templates and (name != "frame" or has_frames):
+                shown = "iframe" if name == "frame" else token["name"]
+                yield f"<{shown}{_shorten(token['rest'])}</{shown}>"
+            if name == "plaintext" and not foreign:
+                return
+            if name in _TEXT and not foreign:
+                position = _end_of_text(name, text, token.end())
+                break
+
+
+def _end_of_text(name: str, text: str, position: int) -> int:
+    """Where the end tag stands of an element whose content is text; the end of *text* if there is none."""
+    if name != "script":
+        match = re.compile(rf"</{name}{_NAME_END}", re.IGNORECASE).search(text, position)
+        return len(text) if match is None else match.start()
+    depth = 0  # 1: within a comment; 2: within a <script> in it, whose end tag is not that of the element
+    for match in _IN_SCRIPT.finditer(text, position):
+        token = match[0].lower()
+        if token.startswith("</"):
+            if depth < 2:
+                return match.start()
+            depth = 1
+        elif token == "-->":
+            depth = 0
+        elif token.startswith("<!--"):
+            depth = depth or int(token == "<!--")
+        elif depth:
+            depth = 2
+    return len(text)
+
+
+def _shorten(rest: str) -> str:
+    if len(rest) <= _LONG_TAG:
+        return rest
+    attributes = re.findall(_ATTRIBUTE, rest)[:_MOST_ATTRIBUTES]
+    return f" {' '.join(attributes)}>"
