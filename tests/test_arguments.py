@@ -45,6 +45,35 @@ def test_defaults_are_the_documented_ones() -> None:
 
 
 @pytest.mark.parametrize(
+    ("seed", "expected"),
+    [
+        pytest.param("http://h.test/user:secret@x", None, id="none"),
+        pytest.param("http://@h.test/", None, id="empty"),
+        pytest.param(" http://user:secret@h.test/ ", ("user", "secret"), id="both"),
+        pytest.param("http://user@h.test/", ("user", ""), id="user"),
+        pytest.param("http://:secret@h.test/", ("", "secret"), id="password"),
+        pytest.param("http://a%40b:c%3A%2F%25@h.test/", ("a@b", "c:/%"), id="percent-encoded"),
+        pytest.param("http://a:b:c@d@h.test/", ("a", "b:c@d"), id="as-browsers-take-it"),
+        pytest.param("http://jörg:p%C3%A4ss wort@h.test/", ("jörg", "päss wort"), id="utf-8"),
+        pytest.param("http://a:100%+1@h.test/", ("a", "100%+1"), id="stray-percent-and-plus"),
+    ],
+)
+def test_user_and_password_of_the_seed_are_read_and_not_shown(seed: str, expected: tuple[str, str] | None) -> None:
+    arguments = parse(seed=seed)
+
+    assert arguments.credentials == expected
+    assert "credentials" not in repr(arguments)
+
+
+@pytest.mark.parametrize("user", ["a%3Ab", "a%0Ab", "a%7F"])
+def test_user_that_basic_authentication_cannot_send_is_refused(user: str) -> None:
+    assert (
+        refusal(seed=f"http://{user}:secret@h.test/")
+        == "spider argument `seed`: expected a user without a colon, and no control characters"
+    )
+
+
+@pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
         pytest.param("seed", " \n http://h.test/a \t", "http://h.test/a", id="seed-trimmed"),

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
 
 from conftest import CrawlCommand
 from mockserver import MockServer, Reply, Request, page, redirect, robots
+from tinycrawl.cookies import OperatorCookie, parse_cookie_line, read_cookies_file
+from tinycrawl.exceptions import UsageError
 
 Server = Callable[..., MockServer]
 
@@ -143,3 +148,126 @@ def test_no_list_of_suffixes_is_downloaded(server: Server, crawl: CrawlCommand) 
     assert ("h.test/1", {"a=1"}) in cookies_sent(mock)
     assert len(result.pages) == 1
     assert next(proxy.connection_numbers) == 0
+
+
+# Cookies files
+
+
+def read(tmp_path: Path, content: bytes) -> list[str]:
+    """The cookies of a file, as they are sent."""
+    path = tmp_path / "cookies.txt"
+    path.write_bytes(content)
+    return [cookie.pair for cookie in read_cookies_file(path).cookies]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        pytest.param(b"", [], id="empty"),
+        pytest.param(b"# HTTP Cookie File\n\n \n#\n", [], id="comments"),
+        pytest.param(b"h.test\tFALSE\t/\tFALSE\t0\ta\tb", ["a=b"], id="no-header-and-no-last-newline"),
+        pytest.param(b"h.test\tFALSE\t/\tFALSE\t0\ta\tb\r\n", ["a=b"], id="crlf"),
+        pytest.param(b"\xef\xbb\xbf# x\nh.test\tfalse\t/\ttrue\t\ta\tb\n", ["a=b"], id="bom-and-lower-case"),
+        pytest.param(b"#HttpOnly_.h.test\tTRUE\t/\tTRUE\t0\ta\tb\n", ["a=b"], id="http-only"),
+        pytest.param(b"h.test\tFALSE\t/\tFALSE\t-1\ta\t\n", ["a="], id="empty-value"),
+        pytest.param(b"h.test\tFALSE\t/\tFALSE\t0\ta\n", ["a="], id="empty-value-without-its-tab"),
+        pytest.param(b"h.test\tFALSE\t/\tFALSE\t0\t\tb\n", ["b"], id="no-name"),
+        pytest.param(b'h.test\tFALSE\t/\tFALSE\t0\ta\t"b, c=d"\n', ['a="b, c=d"'], id="value-as-it-is"),
+        pytest.param("h.test\tFALSE\t/\tFALSE\t1.5\ta\té\n".encode(), ["a=é"], id="utf-8"),
+        pytest.param(
+            b"h.test\tFALSE\t/\tFALSE\t0\ta\told\nh.test\tFALSE\t/x\tFALSE\t0\ta\tx\n"
+            b".H.Test\tFALSE\t/\tFALSE\t0\ta\tnew\n",
+            ["a=new", "a=x"],
+            id="the-last-of-the-same",
+        ),
+    ],
+)
+def test_cookies_file_is_read_as_browsers_and_tools_write_it(
+    content: bytes, expected: list[str], tmp_path: Path
+) -> None:
+    assert read(tmp_path, content) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        pytest.param(b"[", "seven fields separated by tabs, got 1", id="json"),
+        pytest.param(b"h.test FALSE / FALSE 0 a secret", "seven fields separated by tabs, got 1", id="blanks"),
+        pytest.param(b"h.test\tFALSE\t/\tFALSE\t0\ta\tsecret\t", "seven fields separated by tabs, got 8", id="eight"),
+        pytest.param(b"\tFALSE\t/\tFALSE\t0\ta\tsecret", "a domain in the first field", id="no-domain"),
+        pytest.param(b"h.test/x\tFALSE\t/\tFALSE\t0\ta\tsecret", "a domain in the first field", id="domain-with-path"),
+        pytest.param(b"a@h.test\tFALSE\t/\tFALSE\t0\ta\tsecret", "a domain in the first field", id="domain-with-user"),
+        pytest.param(
+            b"h.test\tyes\t/\tFALSE\t0\ta\tsecret", "TRUE or FALSE in the second and fourth fields", id="flag"
+        ),
+        pytest.param(b"h.test\tTRUE\t/\t\t0\ta\tsecret", "TRUE or FALSE in the second and fourth fields", id="no-flag"),
+        pytest.param(b"h.test\tTRUE\tx\tTRUE\t0\ta\tsecret", "a path in the third field", id="path"),
+        pytest.param(
+            b"h.test\tTRUE\t/\tTRUE\tsoon\ta\tsecret", "seconds since 1970, or 0, in the fifth field", id="expires"
+        ),
+        pytest.param(
+            b"h.test\tTRUE\t/\tTRUE\t0\ta\tsecret;x",
+            "a name and a value without ; and control characters in the last fields",
+            id="semicolon",
+        ),
+        pytest.param(
+            b"h.test\tTRUE\t/\tTRUE\t0\ta\tsec\rret",
+            "a name and a value without ; and control characters in the last fields",
+            id="control",
+        ),
+        pytest.param(b"h.test\tTRUE\t/\tTRUE\t0\t\t", "a name in the sixth field", id="nothing"),
+        pytest.param(b"h.test\tTRUE\t/\tTRUE\t0\ta\tsecret\xff", "UTF-8", id="latin-1"),
+    ],
+)
+def test_malformed_cookies_file_is_refused_with_file_and_line_alone(line: bytes, expected: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as info:
+        read(tmp_path, b"# Netscape HTTP Cookie File\nh.test\tFALSE\t/\tFALSE\t0\ta\tb\n" + line + b"\n")
+
+    assert str(info.value) == f"cookies file '{tmp_path / 'cookies.txt'}', line 3: expected {expected}"
+
+
+@pytest.mark.parametrize(
+    ("fields", "sent", "not_sent"),
+    [
+        pytest.param(
+            "h.test FALSE / FALSE 0",
+            ["http://h.test/", "https://h.test:8443/x?y"],
+            ["http://www.h.test/", "http://xh.test/", "http://test/"],
+            id="host",
+        ),
+        pytest.param(
+            "h.test TRUE / FALSE 0",
+            ["http://h.test/", "http://www.h.test/", "http://a.b.h.test/"],
+            ["http://xh.test/", "http://h.test.evil/", "http://test/"],
+            id="domain",
+        ),
+        pytest.param(
+            ".h.test FALSE / FALSE 0",
+            ["http://h.test/"],
+            ["http://www.h.test/"],
+            id="the-second-field-wins-as-with-curl",
+        ),
+        pytest.param(
+            "h.test FALSE /a FALSE 0",
+            ["http://h.test/a", "http://h.test/a?b", "http://h.test/a/b"],
+            ["http://h.test/", "http://h.test/ab", "http://h.test/b/a", "http://h.test/A", "http://h.test/?/a"],
+            id="path",
+        ),
+        pytest.param(
+            "h.test FALSE /a/ FALSE 0", ["http://h.test/a/", "http://h.test/a/b"], ["http://h.test/a"], id="folder"
+        ),
+        pytest.param("h.test FALSE / TRUE 0", ["https://h.test/"], ["http://h.test/"], id="secure"),
+        pytest.param("h.test FALSE / FALSE 1000", [], ["http://h.test/"], id="expires-now"),
+        pytest.param("h.test FALSE / FALSE 1001", ["http://h.test/"], [], id="expires-later"),
+        pytest.param("bücher.test FALSE / FALSE 0", ["http://xn--bcher-kva.test/"], [], id="idn"),
+        pytest.param("localhost FALSE / FALSE 0", ["http://localhost:8000/"], ["http://x.localhost/"], id="one-label"),
+        pytest.param("127.0.0.1 TRUE / FALSE 0", ["http://127.0.0.1/"], ["http://127.0.0.2/"], id="ipv4"),
+        pytest.param("[::1] FALSE / FALSE 0", ["http://[::1]:8000/"], ["http://[::2]/"], id="ipv6"),
+    ],
+)
+def test_cookie_of_a_file_is_sent_where_it_says(fields: str, sent: list[str], not_sent: list[str]) -> None:
+    cookie = parse_cookie_line("\t".join([*fields.split(" "), "a", "b"]))
+
+    assert isinstance(cookie, OperatorCookie)
+    assert [url for url in sent if not cookie.is_for(url, now=1000)] == []
+    assert [url for url in not_sent if cookie.is_for(url, now=1000)] == []

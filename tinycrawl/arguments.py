@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeVar
+from urllib.parse import unquote_to_bytes
+
+import ada_url
 
 from tinycrawl.exceptions import UsageError
 from tinycrawl.scope import KINDS, parse_domains
@@ -55,6 +58,7 @@ class Arguments:
     :param max_pages: None is no limit.
     :param events: a path, or ``-`` for stdout; None is no event log.
     :param job: the id that scrapyd gave the job; None outside scrapyd.
+    :param credentials: user and password in the seed, decoded; None is a seed without. Nothing may show them.
     """
 
     seed: str
@@ -72,7 +76,7 @@ class Arguments:
     fresh: bool = False
     recheck: str | None = None
     job: str | None = None
-    credentials: None = None  # those in a seed are dropped: nothing sends them yet
+    credentials: tuple[str, str] | None = field(default=None, repr=False)
 
 
 def parse_seed(value: object) -> str:
@@ -86,6 +90,23 @@ def parse_seed(value: object) -> str:
     :raises UsageError: *value* is no absolute http(s) URL, or None, which stands for an argument that was not given.
     """
     return _parse("spider argument `seed`", _read_seed, value)
+
+
+def parse_credentials(seed: str) -> tuple[str, str] | None:
+    """Return user and password of *seed*, which :func:`parse_seed` has accepted; None without both.
+
+    Bytes that are not UTF-8 are kept as surrogates.
+
+    >>> parse_credentials("https://me%40work:p%C3%A4ss:word@h.test/")
+    ('me@work', 'päss:word')
+
+    :raises UsageError: the user is one that Basic authentication cannot send (RFC 7617, 2).
+    """
+    url = ada_url.URL(seed.strip())
+    user, password = (unquote_to_bytes(part).decode(errors="surrogateescape") for part in (url.username, url.password))
+    if ":" in user or _CONTROL.search(user + password):
+        raise UsageError("spider argument `seed`: expected a user without a colon, and no control characters")
+    return (user, password) if user or password else None
 
 
 def parse_arguments(
@@ -140,6 +161,7 @@ def parse_arguments(
         fresh=read("fresh", _read_flag, False),
         recheck=read("recheck", _read_recheck, None),
         job=read("_job", str, None),
+        credentials=parse_credentials(str(given["seed"])),
     )
 
 

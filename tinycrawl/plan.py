@@ -10,6 +10,7 @@ from scrapy.settings import SETTINGS_PRIORITIES, BaseSettings, Settings
 
 import tinycrawl.settings as project
 from tinycrawl.arguments import Arguments, parse_arguments, parse_seed, show_value
+from tinycrawl.credentials import Credentials, read_credentials
 from tinycrawl.exceptions import DirectoryError, UsageError
 from tinycrawl.scope import Scope
 from tinycrawl.sites import load_site
@@ -40,6 +41,7 @@ class Plan:
     scope: Scope
     directory: Path
     identity: Mapping[str, Any]
+    credentials: Credentials
 
     @property
     def limits(self) -> dict[str, int | None]:
@@ -72,11 +74,14 @@ def make_plan(settings: BaseSettings, given: Mapping[str, object]) -> Plan:
     known = [name for name in (*Settings(), *vars(project)) if name.isupper()]
     site = load_site(host_of(seed), Path(sites).expanduser() if sites else None, known_settings=known)
     for name, value in site.settings.items():
+        if name == "TINYCRAWL_COOKIES_FILE" and isinstance(value, str) and value and value[0] != "~":
+            value = str(Path(site.path).parent / value)
         settings.set(name, value, priority="spider")
     _check_settings(settings)
     arguments = parse_arguments(
         given, max_depth=settings.getint("TINYCRAWL_MAX_DEPTH"), defaults=site.crawl, source=site.path
     )
+    credentials = read_credentials(settings, arguments)
     _set_depth(settings, arguments.depth)
     directory = _directory(settings, arguments)
     _check_events(arguments.events, directory)
@@ -107,7 +112,7 @@ def make_plan(settings: BaseSettings, given: Mapping[str, object]) -> Plan:
         **({"depth": arguments.depth} if arguments.order == "depth-first" else {}),
         "policies": policies,
     }
-    return Plan(arguments, scope, directory, identity)
+    return Plan(arguments, scope, directory, identity, credentials)
 
 
 def _directory(settings: BaseSettings, arguments: Arguments) -> Path:
@@ -167,7 +172,9 @@ def _check_settings(settings: BaseSettings) -> None:
         except (ValueError, TypeError):
             kinds = {bool: "0 or 1", dict: "a JSON object", int: "a whole number, 0 or more"}
             kind = kinds.get(type(default), "a number, 0 or more")
-            raise UsageError(f"setting `{name}`: expected {kind}, got {show_value(settings[name])}") from None
+            # A cookie is a secret.
+            shown = "what is not shown" if name == "TINYCRAWL_COOKIES" else show_value(settings[name])
+            raise UsageError(f"setting `{name}`: expected {kind}, got {shown}") from None
     for name in ("TINYCRAWL_AHEAD", "CONCURRENT_REQUESTS_PER_DOMAIN"):  # with none, nothing would ever be sent
         if settings.getint(name) < 1:
             raise UsageError(f"setting `{name}`: expected 1 or more, got {settings[name]!r}")

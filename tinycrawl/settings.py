@@ -59,6 +59,15 @@ TINYCRAWL_OUTPUT_DIR = "data"
 TINYCRAWL_SYNC = True  # flush each page to the disk before it gets its number: survives a power cut
 TINYCRAWL_SITES_DIR = None  # folder of the sites' own files; None: the one packaged with the project
 
+# Secrets: used, and written nowhere. None: none
+
+TINYCRAWL_HTTP_USER = None  # for HTTP authentication at the seed's host; a user in the seed wins
+TINYCRAWL_HTTP_PASSWORD = None  # of that user; Scrapy's own HTTPAUTH_PASS would be in the log
+TINYCRAWL_PROXY = None  # http://user:password@host:port, for all requests; None: what the environment says
+# Path of a cookies.txt in Netscape's format, as browsers export it. A relative one starts at the folder of the site's
+# file that gives it, else at the working directory.
+TINYCRAWL_COOKIES_FILE = None
+
 # Security
 
 DOWNLOAD_VERIFY_CERTIFICATES = True  # Scrapy: False. Set it off to accept any certificate
@@ -87,6 +96,7 @@ DOWNLOADER_MIDDLEWARES = {
     "tinycrawl.offsite.ScopeMiddleware": 50,
     "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware": None,
     "tinycrawl.robots.PoliteRobotsMiddleware": 100,
+    "tinycrawl.credentials.SeedAuthMiddleware": 300,
     "scrapy.downloadermiddlewares.retry.RetryMiddleware": None,
     "tinycrawl.retry.PatientRetryMiddleware": 550,
     # Redirects and refreshes are the spider's: where they lead belongs to the smallest rank that leads there.
@@ -96,6 +106,8 @@ DOWNLOADER_MIDDLEWARES = {
     "tinycrawl.compression.StrictCompressionMiddleware": 590,
     "scrapy.downloadermiddlewares.cookies.CookiesMiddleware": None,
     "tinycrawl.cookies.ChainCookiesMiddleware": 700,
+    "scrapy.downloadermiddlewares.httpproxy.HttpProxyMiddleware": None,
+    "tinycrawl.credentials.ProxyMiddleware": 750,
 }
 SPIDER_MIDDLEWARES = {
     # A page must not depend on the page that was seen before it, so none is told.
