@@ -128,6 +128,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
+        transport.set_write_buffer_limits(0)  # else resume_writing is not called for the last 64 KiB
         self.server.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -50,7 +50,7 @@ each_encoder = pytest.mark.parametrize("name", [name for name in ENCODERS if nam
         pytest.param([b" text/html ;charset=utf-8"], "text/html", id="parameter"),
         pytest.param([b"text/html;charset=a,b"], "text/html", id="comma-in-parameter"),
         pytest.param([b"; charset=utf-8"], "", id="parameter-only"),
-        pytest.param([b"text/\xe9"], "text/é", id="latin-1"),
+        pytest.param([b"text/\xe9"], "invalid type", id="latin-1"),
     ],
 )
 def test_media_type(values: list[bytes], expected: str) -> None:
@@ -134,7 +134,7 @@ def test_decode_content(body: bytes, encodings: list[bytes], expected: bytes) ->
     ("body", "encodings", "reason", "retry"),
     [
         pytest.param(b"abc", [b"foo"], "unknown content-encoding: foo", False, id="C5-unknown"),
-        pytest.param(zip_gzip(b"abc"), [b"gzip, \xe9"], "unknown content-encoding: é", False, id="one-unknown"),
+        pytest.param(zip_gzip(b"abc"), [b"gzip, \xe9"], "unknown content-encoding: invalid", False, id="one-unknown"),
         pytest.param(b"abc", [b"x" * 99], "unknown content-encoding: " + "x" * 40, False, id="long-name"),
         pytest.param(b"abc", [b"gzip,br"] * 1000, "too many content-encodings: 2000", False, id="too-many"),
         pytest.param(zip_gzip(PAGE)[:-10], [b"gzip"], "truncated gzip", True, id="C6-cut-10-bytes-short"),

@@ -173,15 +173,15 @@ def test_what_is_no_page_takes_no_doc_id(directory: Path) -> None:
 
 def test_crawl_that_saved_nothing_settles_nothing(directory: Path) -> None:
     writer = PageWriter.open(directory, IDENTITY)
-    writer.settle({"reason": "timeout"})
+    writer.settle({"reason": "timeout", "url": "http://h.test/"})
     writer.forget()
     writer.close({"end": "outage"})
     assert (directory / ".crawler").read_bytes() == LINES[0] + b'{"end":"outage"}\n'
 
     writer = PageWriter.open(directory, IDENTITY)
     assert (list(writer.records()), writer.previous_end) == ([], {"end": "outage"})
-    writer.publish({}, writer.hold("http://h.test/", 0, b"one"))
-    writer.settle({"reason": "timeout"})
+    writer.publish({"url": "http://h.test/"}, writer.hold("http://h.test/", 0, b"one"))
+    writer.settle({"reason": "timeout", "url": "http://h.test/"})
     writer.forget()
     writer.close(None)
     assert len(list(PageDirectory(directory).records())) == 2
@@ -212,7 +212,7 @@ def test_reader_reads_while_a_crawl_writes(directory: Path) -> None:
     writer = PageWriter.open(directory, IDENTITY)
     reader = PageDirectory(directory)
     assert (len(reader), reader.end, list(reader.records())) == (0, None, [])
-    writer.publish({}, writer.hold("http://h.test/", 0, b"one"))
+    writer.publish({"url": "http://h.test/"}, writer.hold("http://h.test/", 0, b"one"))
     with (directory / ".crawler").open("ab") as manifest:
         manifest.write(b'{"docID":2,"u')
 

@@ -16,10 +16,15 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
+XHTML_TYPE = "application/xhtml+xml"
+HTML_TYPES = frozenset({"text/html", XHTML_TYPE})
 SNIFFED_TYPES = frozenset({"", "application/octet-stream"})  # types that say nothing: the first bytes decide
 SNIFF_BYTES = 1024
+SAVED_STATUS = frozenset({200, 203})
 
+# RFC 6838, 4.2
+_MEDIA_TYPE = re.compile(rb"[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}")
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _UTF16_BOMS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 # https://mimesniff.spec.whatwg.org/#identifying-a-resource-with-an-unknown-mime-type
 _HTML_START = re.compile(
@@ -30,6 +35,7 @@ _XML_START = re.compile(rb"[\t\n\f\r ]*<\?xml[\t\n\f\r ]")
 _XHTML_TAG = re.compile(rb"<(?:html|!doctype[\t\n\f\r ]+html)[\t\n\f\r >]", re.IGNORECASE)
 
 _CHUNK = 65_536  # bytes decoded in one step
+_MAX_MEMBERS = 1_000  # parts of one gzip or zstd body; each costs time, even where nothing is in it
 _MAX_ENCODINGS = 5  # as in curl; a page has one
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_WINDOW_LOG = 23  # RFC 9659: a zstd stream in HTTP needs no more than 8 MiB of window
@@ -50,11 +56,12 @@ class ContentError(Exception):
 def media_type(values: Sequence[bytes]) -> str:
     """Return the type that Content-Type header *values* declare, in lower case; "" if they declare none.
 
-    >>> media_type([b"TEXT/HTML; charset=utf-8"])
-    'text/html'
+    >>> media_type([b"TEXT/HTML; charset=utf-8"]), media_type([b"\\x1b[31m/x"])
+    ('text/html', 'invalid type')
     """
-    first = values[0] if values else b""
-    return re.split(b"[,;]", first, maxsplit=1)[0].strip().lower().decode("latin-1")
+    first = values[0].strip() if values else b""
+    kind = re.split(rb"[,;( \t]", first, maxsplit=1)[0].lower()
+    return kind.decode() if not kind or _MEDIA_TYPE.fullmatch(kind) else "invalid type"
 
 
 def looks_like_html(start: bytes) -> bool:
@@ -87,7 +94,8 @@ def decode_content(body: bytes, encodings: Sequence[bytes], max_size: int) -> by
         raise ContentError(f"too many content-encodings: {len(names)}", retry=False)
     for name in names:
         if name not in _DECODERS:
-            raise ContentError(f"unknown content-encoding: {name[:40]}", retry=False)
+            shown = name[:40] if _TOKEN.fullmatch(name) else "invalid"
+            raise ContentError(f"unknown content-encoding: {shown}", retry=False)
     chunks = _slices(body)
     for name in reversed(names):
         # What lies between two encodings may be somewhat larger than what comes out in the end.
@@ -119,13 +127,17 @@ def _collect(chunks: Iterator[bytes], max_size: int) -> bytes:
 
 def _decode_gzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
     member = zlib.decompressobj(wbits=31)
+    members = 1
     for chunk in chunks:
         while True:
             if member.eof:
                 chunk = chunk.lstrip(b"\0")  # padding, as gzip(1) allows
                 if not chunk:
                     break
+                members += 1
                 member = zlib.decompressobj(wbits=31)
+                if members > _MAX_MEMBERS:
+                    raise ContentError("bad gzip", retry=False)
             try:
                 data = member.decompress(chunk, _CHUNK)
             except zlib.error:
@@ -178,12 +190,16 @@ def _decode_brotli(chunks: Iterator[bytes]) -> Iterator[bytes]:
 def _decode_zstd(chunks: Iterator[bytes]) -> Iterator[bytes]:
     options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: _ZSTD_WINDOW_LOG}
     frame = zstd.ZstdDecompressor(options=options)
+    frames = 1
     for chunk in chunks:
         while True:
             if frame.eof:
                 if not chunk:
                     break
+                frames += 1
                 frame = zstd.ZstdDecompressor(options=options)
+                if frames > _MAX_MEMBERS:
+                    raise ContentError("bad zstd", retry=False)
             try:
                 data = frame.decompress(chunk, _CHUNK)
             except zstd.ZstdError:

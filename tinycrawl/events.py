@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from tinycrawl.arguments import one_line
 from tinycrawl.exceptions import CrawlFailed
 
 FETCHED = "Fetched"  # a page, whole and HTML
@@ -68,4 +69,4 @@ def line(depth: int, word: str, url: str) -> str:
     >>> line(1, "Added", "http://h.test/b")
     ' 1      Added: http://h.test/b\\n'
     """
-    return f"{depth:2} {'':{depth}}{word:>9}: {url}\n"
+    return f"{depth:2} {'':{depth}}{word:>9}: {url if url.isprintable() else one_line(url)}\n"

@@ -25,15 +25,30 @@ from twisted.web._newclient import ParseError
 from twisted.web.client import ResponseNeverReceived
 
 from tinycrawl.certificates import CertificateRefused
+from tinycrawl.wire import HeadersTooLarge
 
 
 class FailedResponse(Response):
-    """No response: *reason* says why in a few words. *is_offline*: no server answered at all."""
+    """No response: *reason* says why in a few words.
 
-    def __init__(self, url: str, *, reason: str = "", is_offline: bool = False, **kwargs: Any) -> None:
+    *is_offline*: no server answered at all. *is_unsent*: none was asked, since the crawl is being stopped.
+    """
+
+    def __init__(
+        self, url: str, *, reason: str = "", is_offline: bool = False, is_unsent: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(url, status=kwargs.pop("status", 0), **kwargs)
         self.reason = reason
         self.is_offline = is_offline
+        self.is_unsent = is_unsent
+
+
+class Unsent(IgnoreRequest):
+    """Raised by the handler for a request that is not begun any more: the crawl is being stopped."""
+
+
+class TooSlow(IgnoreRequest):
+    """Raised by the handler for a page whose requests have taken too long together."""
 
 
 class FailureMiddleware:
@@ -45,7 +60,13 @@ class FailureMiddleware:
         if "ask" not in request.meta:
             return None
         reason, is_offline = reason_of(exception)
-        return FailedResponse(request.url, reason=reason, is_offline=is_offline, request=request)
+        return FailedResponse(
+            request.url,
+            reason=reason,
+            is_offline=is_offline,
+            is_unsent=isinstance(exception, Unsent),
+            request=request,
+        )
 
 
 def reason_of(exception: BaseException) -> tuple[str, bool]:
@@ -71,7 +92,10 @@ def reason_of(exception: BaseException) -> tuple[str, bool]:
             return "truncated", False
         case DownloadCancelledError():
             return "too large", False
-    if any(isinstance(cause, ParseError) for cause in causes):
+    if any(isinstance(cause, HeadersTooLarge) for cause in causes):
+        return "headers too large", False
+    # Lengths that contradict each other are a ValueError of Twisted's, transfer codings it does not know a KeyError.
+    if any(isinstance(cause, ParseError | ValueError | KeyError) for cause in causes):
         return "not an HTTP answer", False
     if any(isinstance(cause, NoRouteError | ConnectError) for cause in causes):
         return "no connection", True
@@ -82,8 +106,9 @@ def reason_of(exception: BaseException) -> tuple[str, bool]:
     return type(exception).__name__, False
 
 
-def is_certificate_failure(exception: BaseException) -> bool:
-    return reason_of(exception)[0].startswith("certificate")
+def is_final(exception: BaseException) -> bool:
+    """Would asking again give the same?"""
+    return reason_of(exception)[0].startswith(("certificate", "headers too large"))
 
 
 def _causes(exception: BaseException) -> Iterator[BaseException]:

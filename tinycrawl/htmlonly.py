@@ -5,14 +5,16 @@ from scrapy.crawler import Crawler
 from scrapy.exceptions import StopDownload
 from scrapy.http import Headers
 
-from tinycrawl.content import HTML_TYPES, SNIFF_BYTES, SNIFFED_TYPES, looks_like_html, media_type
+from tinycrawl.content import HTML_TYPES, SAVED_STATUS, SNIFF_BYTES, SNIFFED_TYPES, looks_like_html, media_type
+
+_SHORT = 65_536  # bytes
 
 
 class HtmlOnly:
     """Stops the download of a page's body that is no HTML, and keeps the response.
 
-    The signal does not tell the status; but a redirect needs no body, nor does a failure. So those whose type is not
-    HTML are stopped too, and followed or retried as ever. robots.txt is never stopped.
+    A redirect needs no body, nor does a failure: a long one is stopped too, and followed or retried as ever.
+    robots.txt is never stopped.
     """
 
     @classmethod
@@ -26,8 +28,14 @@ class HtmlOnly:
         if "ask" not in request.meta:
             return
         request.meta.pop("first_bytes", None)  # of an earlier try
+        if body_length == 0:
+            return
+        if request.meta.get("status") not in SAVED_STATUS:
+            if not isinstance(body_length, int) or body_length > _SHORT:
+                raise StopDownload(fail=False)
+            return  # to read it is cheaper than another connection
         kind = media_type(headers.getlist("Content-Type"))
-        if kind in HTML_TYPES or body_length == 0:
+        if kind in HTML_TYPES:
             return
         if kind not in SNIFFED_TYPES:
             raise StopDownload(fail=False)

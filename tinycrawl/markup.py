@@ -7,8 +7,14 @@ from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
-from selectolax.lexbor import LexborHTMLParser
-from w3lib.encoding import html_body_declared_encoding, http_content_type_encoding, read_bom, to_unicode
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+from w3lib.encoding import (
+    html_body_declared_encoding,
+    http_content_type_encoding,
+    read_bom,
+    resolve_encoding,
+    to_unicode,
+)
 
 from tinycrawl.outline import is_costly, outline
 
@@ -23,6 +29,13 @@ _QUERY = "a[href], area[href], frame[src], iframe[src], base[href], meta[content
 _REFRESH = re.compile(
     r"[\t\n\f\r ]*[0-9.]+(?=[\t\n\f\r ;,])[\t\n\f\r ]*[;,]?[\t\n\f\r ]*"
     r"(?:[Uu][Rr][Ll][\t\n\f\r ]*=[\t\n\f\r ]*)?(?P<quote>[\"']?)"
+)
+_HTML_IN_SVG = frozenset({"foreignobject", "foreignObject", "desc", "title"})
+_XML_EMPTY = re.compile(
+    r"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)"
+    r"|<(script|style|title|textarea|iframe|noscript|noembed|noframes|xmp|a|template)\b"
+    r"((?:[^<>\"']|\"[^\"]*\"|'[^']*')*)/>",
+    re.DOTALL,
 )
 _SEPARATORS = re.compile(r"[\s,]+")
 _OUTLINE_BATCH = 5_000  # tags of an outline that are parsed at a time
@@ -70,10 +83,24 @@ def decode_body(body: bytes, content_type: str | None) -> tuple[str, str]:
             try:
                 return body.decode(), "utf-8"
             except UnicodeDecodeError:
-                encoding = "cp1252"
+                encoding = _late_encoding(body) or "cp1252"
     elif encoding in {"utf-16", "utf-32"}:  # markup starts with ASCII: the place of its zero bytes tells the order
         encoding += "-be" if body.startswith(b"\0") else "-le"
     return to_unicode(body, encoding), encoding
+
+
+def _late_encoding(body: bytes) -> str | None:
+    """The encoding that a page declares further down than w3lib looks, or after a label that is none."""
+    metas = "".join(tag for tag in outline(body.decode("latin-1")) if tag[:5].lower() == "<meta")
+    for node in LexborHTMLParser(metas).css("meta[charset], meta[content]"):
+        label = node.attributes.get("charset")
+        if label is None and (node.attributes.get("http-equiv") or "").lower() == "content-type":
+            encoding = http_content_type_encoding(node.attributes.get("content"))
+        else:
+            encoding = resolve_encoding(label or "")
+        if encoding is not None and _is_charset(encoding) and is_ascii_superset(encoding):
+            return encoding
+    return None
 
 
 @lru_cache(maxsize=256)
@@ -131,9 +158,12 @@ class _Reader:
                 self._read_meta(attributes)
                 continue
             name = "src" if tag in {"frame", "iframe"} else "href"
-            if name not in attributes:  # an SVG link's xlink:href matches the query too
+            if name in attributes:
+                value = attributes.get(name) or ""  # None: the attribute has no value
+            elif tag == "a" and _is_svg(node):
+                value = attributes.get("xlink:href") or ""
+            else:  # the query takes it for an href everywhere
                 continue
-            value = attributes.get(name) or ""  # None: the attribute has no value
             if tag == "base":
                 self._base = value if self._base is None else self._base
             elif value or name == "href":  # an empty href leads to the page's base, an empty src to about:blank
@@ -160,6 +190,25 @@ class _Reader:
             self._surplus += 1
         else:
             self._links.append(link)
+
+
+def _is_svg(node: LexborNode) -> bool:
+    """Is an element of a name that HTML has too one of SVG?"""
+    parent = node.parent
+    while parent is not None and parent.tag not in _HTML_IN_SVG:
+        if parent.tag == "svg":
+            return True
+        parent = parent.parent
+    return False
+
+
+def as_html(xhtml: str) -> str:
+    """Write the empty elements of XML so that HTML's parser reads them as such: there ``<script/>`` has no end.
+
+    >>> as_html("<script src='x'/><br/>")
+    "<script src='x'></script><br/>"
+    """
+    return _XML_EMPTY.sub(lambda match: f"<{match[1]}{match[2]}></{match[1]}>" if match[1] else match[0], xhtml)
 
 
 def _batches(tags: Iterator[str]) -> Iterator[list[str]]:

@@ -79,7 +79,8 @@ def outline(text: str) -> Iterator[str]:
             has_frames = has_frames or name == "frameset"
             if name in _READ and not templates and (name != "frame" or has_frames):
                 shown = "iframe" if name == "frame" else token["name"]
-                yield f"<{shown}{_shorten(token['rest'])}</{shown}>"
+                tag = f"<{shown}{_shorten(token['rest'])}</{shown}>"
+                yield f"<svg>{tag}</svg>" if foreign and name == "a" else tag
             if name == "plaintext" and not foreign:
                 return
             if name in _TEXT and not foreign:

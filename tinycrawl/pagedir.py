@@ -441,8 +441,8 @@ def _line(first: Mapping[str, object], rest: Mapping[str, object]) -> bytes:
 
 def _parse(line: bytes, *kinds: str) -> dict[str, Any] | None:
     """Return what a line of one of *kinds* holds, ``None`` if it is torn or of no such kind."""
-    with suppress(ValueError):
-        value = json.loads(line) if line.endswith(b"\n") else None
+    with suppress(ValueError, RecursionError):
+        value = json.loads(line, parse_float=_refuse, parse_constant=_refuse) if line.endswith(b"\n") else None
         if isinstance(value, dict) and next(iter(value), None) in kinds:
             return value
     return None
@@ -461,11 +461,37 @@ def _read_settled(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         end, saved = len(first := manifest.readline()), 0
         for line in manifest if _parse(first, "tinycrawl") else ():
             record = _parse(line, "docID", "reason")
-            if record is None or _doc_id(record) not in (0, saved + 1):
+            if record is None or not _is_settled(record) or _doc_id(record) not in (0, saved + 1):
                 break
             saved = _doc_id(record) or saved
             end += len(line)
             yield end, record
+
+
+def _refuse(text: str) -> None:
+    raise ValueError(f"no manifest has {text}")
+
+
+# The types of what may be in a line of a settled URL: a line with anything else there is none of ours.
+_TYPES: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("reason", "url", "target", "type", "charset", "sha256", "stored"), (str,)),
+    **dict.fromkeys(("docID", "depth", "status", "length"), (int,)),
+    **dict.fromkeys(("redirects", "links"), (list,)),
+    "parent": (str, type(None)),
+    "nofollow": (bool,),
+}
+_NEEDED = {"docID": ("url", "length", "sha256"), "reason": ("url",)}
+
+
+def _is_settled(record: Mapping[str, Any]) -> bool:
+    kind = next(iter(record))
+    return (
+        all(type(value) in _TYPES.get(key, (type(value),)) for key, value in record.items())
+        and all(isinstance(text, str) for key in ("redirects", "links") for text in record.get(key, ()))
+        and all(key in record for key in _NEEDED[kind])
+        and ("docID" in record) == (kind == "docID")
+        and record.get("docID", 1) > 0
+    )
 
 
 def _doc_id(record: Mapping[str, Any]) -> Any:

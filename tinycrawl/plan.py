@@ -1,5 +1,6 @@
 """Plan: one crawl, checked before anything is created: arguments, the site's file, scope, page directory, identity."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import tinycrawl.settings as project
 from tinycrawl.arguments import Arguments, parse_arguments, parse_seed, show_value
 from tinycrawl.credentials import Credentials, read_credentials
 from tinycrawl.exceptions import DirectoryError, UsageError
+from tinycrawl.guard import is_private_host
 from tinycrawl.scope import Scope
 from tinycrawl.sites import load_site
 from tinycrawl.urls import host_of, site_of
@@ -24,6 +26,8 @@ POLICIES = (
     "TINYCRAWL_ENCODING",
     "TINYCRAWL_MAX_LINKS",
     "TINYCRAWL_MAX_SEGMENT_REPEATS",
+    "TINYCRAWL_MAX_PARAMETERS",
+    "TINYCRAWL_DROP_PARAMETERS",
     "DOWNLOAD_MAXSIZE",
     "REDIRECT_MAX_TIMES",
     "URLLENGTH_LIMIT",
@@ -35,13 +39,18 @@ _LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 @dataclass(frozen=True)
 class Plan:
-    """What one crawl will do. *directory* is absolute; *identity* is the first line of its manifest."""
+    """What one crawl will do. *directory* is absolute; *identity* is the first line of its manifest.
+
+    *drop_parameters*: names, see `ParameterFilter`. *is_guarded*: only public addresses may be connected to.
+    """
 
     arguments: Arguments
     scope: Scope
     directory: Path
     identity: Mapping[str, Any]
     credentials: Credentials
+    drop_parameters: tuple[str, ...] = ()
+    is_guarded: bool = False
 
     @property
     def limits(self) -> dict[str, int | None]:
@@ -55,7 +64,7 @@ class Plan:
         """
         for name, limit in self.limits.items():
             before = end.get(name)
-            if limit is not None and (before is None or limit < before):
+            if limit is not None and (not isinstance(before, int) or limit < before):
                 raise DirectoryError(
                     f"page directory {self.directory} holds a crawl with {name}={before}, which cannot be continued"
                     f" with {name}={limit}; fresh=1 discards it"
@@ -72,11 +81,16 @@ def make_plan(settings: BaseSettings, given: Mapping[str, object]) -> Plan:
     seed = parse_seed(given.get("seed"))
     sites = settings["TINYCRAWL_SITES_DIR"]
     known = [name for name in (*Settings(), *vars(project)) if name.isupper()]
-    site = load_site(host_of(seed), Path(sites).expanduser() if sites else None, known_settings=known)
+    site = load_site(
+        host_of(seed), _expand("setting `TINYCRAWL_SITES_DIR`", sites) if sites else None, known_settings=known
+    )
     for name, value in site.settings.items():
         if name == "TINYCRAWL_COOKIES_FILE" and isinstance(value, str) and value and value[0] != "~":
             value = str(Path(site.path).parent / value)
-        settings.set(name, value, priority="spider")
+        try:
+            settings.set(name, value, priority="spider")
+        except (TypeError, ValueError):
+            raise UsageError(f"{site.path}: setting `{name}`: got {show_value(value)}") from None
     _check_settings(settings)
     arguments = parse_arguments(
         given, max_depth=settings.getint("TINYCRAWL_MAX_DEPTH"), defaults=site.crawl, source=site.path
@@ -99,6 +113,7 @@ def make_plan(settings: BaseSettings, given: Mapping[str, object]) -> Plan:
         exclude=re.compile(arguments.exclude) if arguments.exclude else None,
         max_url_length=settings.getint("URLLENGTH_LIMIT"),
         max_segment_repeats=settings.getint("TINYCRAWL_MAX_SEGMENT_REPEATS"),
+        max_parameters=settings.getint("TINYCRAWL_MAX_PARAMETERS"),
     )
     identity = {
         "seed": arguments.seed,
@@ -112,16 +127,30 @@ def make_plan(settings: BaseSettings, given: Mapping[str, object]) -> Plan:
         **({"depth": arguments.depth} if arguments.order == "depth-first" else {}),
         "policies": policies,
     }
-    return Plan(arguments, scope, directory, identity, credentials)
+    drop_parameters = tuple(settings.getlist("TINYCRAWL_DROP_PARAMETERS"))
+    return Plan(arguments, scope, directory, identity, credentials, drop_parameters, _is_guarded(settings, arguments))
+
+
+def _is_guarded(settings: BaseSettings, arguments: Arguments) -> bool:
+    if settings["TINYCRAWL_ADDRESS_GUARD"] in (None, ""):
+        return arguments.job is not None and not is_private_host(host_of(arguments.seed))
+    return settings.getbool("TINYCRAWL_ADDRESS_GUARD")
 
 
 def _directory(settings: BaseSettings, arguments: Arguments) -> Path:
     if arguments.pagedir:
-        return Path(arguments.pagedir).expanduser().resolve()
+        return _expand("spider argument `pagedir`", arguments.pagedir).resolve()
     name = f"{re.sub(r'[^A-Za-z0-9.-]', '_', site_of(arguments.seed))}-{arguments.depth}"
     if arguments.job:
         name += f"-{re.sub(r'[^A-Za-z0-9-]', '_', arguments.job)}"
-    return Path(settings["TINYCRAWL_OUTPUT_DIR"], name).expanduser().resolve()
+    return _expand("setting `TINYCRAWL_OUTPUT_DIR`", settings["TINYCRAWL_OUTPUT_DIR"]).resolve() / name
+
+
+def _expand(where: str, path: str) -> Path:
+    try:
+        return Path(path).expanduser()
+    except (RuntimeError, TypeError):
+        raise UsageError(f"{where}: expected a path, got {show_value(path)}") from None
 
 
 def _set_depth(settings: BaseSettings, depth: int) -> None:
@@ -135,7 +164,7 @@ def _check_events(path: str | None, directory: Path) -> None:
     """The event log must be a file that can be made, and not within the page directory, which holds pages only."""
     if path is None or path == "-":
         return
-    log = Path(path).expanduser().resolve()
+    log = _expand("spider argument `events`", path).resolve()
     if log.is_dir() or not log.parent.is_dir() or log.is_relative_to(directory.resolve()):
         raise UsageError(
             "spider argument `events`: expected a file in a directory that exists, not the page directory, or -,"
@@ -178,9 +207,35 @@ def _check_settings(settings: BaseSettings) -> None:
     for name in ("TINYCRAWL_AHEAD", "CONCURRENT_REQUESTS_PER_DOMAIN"):  # with none, nothing would ever be sent
         if settings.getint(name) < 1:
             raise UsageError(f"setting `{name}`: expected 1 or more, got {settings[name]!r}")
+    _check_parameters(settings)
+    if settings["TINYCRAWL_ADDRESS_GUARD"] not in (None, "", "0", "1", 0, 1, "True", "False", "true", "false"):
+        value = settings["TINYCRAWL_ADDRESS_GUARD"]
+        raise UsageError(f"setting `TINYCRAWL_ADDRESS_GUARD`: expected 0, 1 or nothing, got {show_value(value)}")
     encoding = settings["TINYCRAWL_ENCODING"] or None
     if encoding not in (None, "utf-8"):
         raise UsageError(f"setting `TINYCRAWL_ENCODING`: expected utf-8 or nothing, got {show_value(encoding)}")
+
+
+def _check_parameters(settings: BaseSettings) -> None:
+    """TINYCRAWL_DROP_PARAMETERS becomes a list, from JSON or names with commas between them."""
+    given = settings["TINYCRAWL_DROP_PARAMETERS"]
+    names = given
+    if isinstance(given, str):
+        try:
+            names = json.loads(given) if given.lstrip().startswith("[") else [part for part in given.split(",") if part]
+        except ValueError:
+            names = None
+    if (
+        names is None
+        or isinstance(names, dict)
+        or not all(isinstance(name, str) and re.fullmatch(r"[^\s=&;/#]+", name) for name in names)
+    ):
+        raise UsageError(
+            "setting `TINYCRAWL_DROP_PARAMETERS`: expected names of parameters, like utm_*,sid,"
+            f" got {show_value(given)}"
+        )
+    priority = settings.getpriority("TINYCRAWL_DROP_PARAMETERS") or 0
+    settings.set("TINYCRAWL_DROP_PARAMETERS", list(names), priority=priority)
 
 
 def _plain(settings: BaseSettings, name: str) -> Any:
@@ -188,4 +243,6 @@ def _plain(settings: BaseSettings, name: str) -> Any:
     default = getattr(project, name)
     if isinstance(default, bool):
         return settings.getbool(name)
+    if isinstance(default, list):
+        return settings.getlist(name)
     return settings.getint(name) if isinstance(default, int) else settings[name] or None

@@ -1,4 +1,4 @@
-"""The one place that reaches into Scrapy's downloader slots (`Slot.delay`, `Slot.lastseen`).
+"""The one place that reaches into Scrapy's downloader slots (`Slot.delay`, `Slot.lastseen`) and engine slot.
 
 Scrapy documents DOWNLOAD_SLOTS for delays known beforehand; a delay that a site asks for while it is crawled can only
 be set on the slot, as Scrapy's own AutoThrottle does. `tests/test_politeness.py` fails if these attributes change.
@@ -32,6 +32,12 @@ def has_started(crawler: Crawler, request: Request) -> None:
     """The delay to the next request to the host of *request* counts from now, unless it was pushed back further."""
     slot = crawler.engine.downloader._get_slot(request)[1]
     slot.lastseen = max(slot.lastseen, monotonic())
+
+
+def is_closing(crawler: Crawler) -> bool:
+    """Is the crawl being stopped: by a signal, a limit, or an extension of Scrapy's?"""
+    slot = crawler.engine._slot
+    return slot is None or slot.closing is not None
 
 
 def push_back(crawler: Crawler, request: Request, seconds: float) -> None:

@@ -7,19 +7,29 @@ URLs, scope, counts, events and records change here and nowhere else. It knows n
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 from tinycrawl import events
+from tinycrawl.content import XHTML_TYPE
 from tinycrawl.exceptions import CrawlFailed
+from tinycrawl.guard import PRIVATE_ADDRESS
 from tinycrawl.items import Page, Record, Unsaved
-from tinycrawl.markup import decode_body, read_markup
+from tinycrawl.markup import as_html, decode_body, read_markup
 from tinycrawl.pagedir import Held
 from tinycrawl.plan import Plan
-from tinycrawl.scope import EXCLUDED, NOT_INCLUDED, OUT_OF_SCOPE, REPEATED_SEGMENT, URL_TOO_LONG
+from tinycrawl.scope import (
+    EXCLUDED,
+    NOT_INCLUDED,
+    OUT_OF_SCOPE,
+    REPEATED_PARAMETER,
+    REPEATED_SEGMENT,
+    TOO_MANY_PARAMETERS,
+    URL_TOO_LONG,
+)
 from tinycrawl.serial import DUPLICATE, Link, SerialCrawl, Settled
-from tinycrawl.urls import join_url
+from tinycrawl.urls import ParameterFilter, join_base, join_url
 
 logger = logging.getLogger(__name__)
 
@@ -34,9 +44,22 @@ SKIPPED = {
     DISALLOWED: events.FORBIDDEN,
     DUPLICATE: events.DUPLICATE,
     OUT_OF_SCOPE: events.EXTERNAL,
-    **dict.fromkeys((URL_TOO_LONG, NOT_INCLUDED, EXCLUDED, REPEATED_SEGMENT), events.FILTERED),
+    **dict.fromkeys((URL_TOO_LONG, NOT_INCLUDED, EXCLUDED), events.FILTERED),
+    **dict.fromkeys((REPEATED_SEGMENT, TOO_MANY_PARAMETERS, REPEATED_PARAMETER, PRIVATE_ADDRESS), events.FILTERED),
 }
-IN_WORDS = {DISALLOWED: "forbidden by robots.txt", OUT_OF_SCOPE: "it leads out of the crawl's scope"}
+IN_WORDS = {
+    DISALLOWED: "forbidden by robots.txt",
+    OUT_OF_SCOPE: "it leads out of the crawl's scope",
+    PRIVATE_ADDRESS: "its address is private; TINYCRAWL_ADDRESS_GUARD=0 allows that",
+}
+
+
+_LONGEST_SHOWN = 4_096  # characters of a URL that are kept, in memory and in records
+
+
+def _shown(url: str) -> str:
+    """A URL that is far too long to be asked, cut, with its digest in place of the rest."""
+    return f"{url[:_LONGEST_SHOWN]}...{blake2b(url.encode(), digest_size=16).hexdigest()}"
 
 
 def is_failure(reason: str) -> bool:
@@ -76,12 +99,17 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The settings that matter here; the README's table says what each one means. *max_links* 0 is no limit."""
+    """The settings that matter here; the README's table says what each one means. 0 is no limit."""
 
     robots_name: str = "tinycrawl"
     obey_meta: bool = True
     follow_nofollow: bool = True
     max_links: int = 0
+    max_bytes: int = 0
+
+
+class NoRoom(Exception):
+    """The next page would exceed *max_bytes*: raised by the publisher, which has not settled it."""
 
 
 class Publisher:
@@ -98,6 +126,7 @@ class Publisher:
         self._serial = serial
         self._depth = plan.arguments.depth
         self._options = options
+        self.drop_parameters = ParameterFilter(plan.drop_parameters)
         self._known: dict[str, str | None] = {}  # URL -> the reason why it is refused
         self._items = 0
         self._refused: deque[tuple[int, Record]] = deque()  # not yet written, with their depths
@@ -119,6 +148,7 @@ class Publisher:
         """The item of a settled rank, and the links found on it.
 
         :raises CrawlFailed: it is the seed that failed.
+        :raises NoRoom: the page is too much for the limit of bytes.
         """
         link, page = settled.link, settled.outcome
         if not isinstance(page, Fetched):
@@ -134,6 +164,9 @@ class Publisher:
             noindex, nofollow, links = self._read(url, page, page.read())
         else:
             noindex, nofollow, links = page.noindex, page.nofollow, page.links
+        if not noindex and 0 < self._options.max_bytes < self.saved_bytes + len(page.read()):
+            page.drop()
+            raise NoRoom
         facts: dict[str, Any] = {"status": page.status, "type": page.content_type, "charset": page.charset}
         if page.is_utf8:
             facts["stored"] = "utf-8"
@@ -231,6 +264,8 @@ class Publisher:
         """Is the page not to be saved, not to be followed, and where its links lead."""
         charset = "utf-8" if page.is_utf8 else page.charset
         text = decode_body(body, f"text/html; charset={charset}")[0]
+        if page.content_type == XHTML_TYPE:
+            text = as_html(text)
         markup = read_markup(text, self._options.robots_name, self._options.max_links)
         nofollow = page.nofollow or (self._options.obey_meta and markup.nofollow)
         noindex = page.noindex or (self._options.obey_meta and markup.noindex)
@@ -239,8 +274,7 @@ class Publisher:
             return noindex, nofollow, links
         base = url
         if markup.base is not None:
-            with suppress(ValueError):  # as browsers do
-                base = join_url(url, markup.base, page.charset) or url
+            base = join_base(url, markup.base)
         if markup.surplus:
             self.skipped["too many links on a page"] += markup.surplus
         for href, is_nofollow in markup.links:
@@ -255,7 +289,7 @@ class Publisher:
                 if joined is None:
                     self.skipped["not http"] += 1
                 else:
-                    links.append(joined)
+                    links.append(self.drop_parameters(joined))
         return noindex, nofollow, links
 
     def _tell_failure(self, link: Link, redirects: tuple[str, ...], reason: str) -> None:
@@ -294,18 +328,19 @@ class Publisher:
     def _new_links(self, parent: str, depth: int, links: list[str]) -> list[Link]:
         new = []
         for url in links:
-            self.event(depth - 1, events.FOUND, url)
-            if url not in self._known:
-                reason = self._known[url] = self.scope.refusal(url)
+            shown = url if len(url) <= _LONGEST_SHOWN else _shown(url)
+            self.event(depth - 1, events.FOUND, shown)
+            if shown not in self._known:
+                reason = self._known[shown] = self.scope.refusal(url)
                 if reason:
                     self.skipped[reason] += 1
-                    record = {"reason": reason, "url": url, "depth": depth, "parent": parent}
+                    record = {"reason": reason, "url": shown, "depth": depth, "parent": parent}
                     self._refused.append((depth, record))
                 elif (rank := self._serial.claim(url)) is not None:
-                    self.event(depth - 1, events.ADDED, url)
+                    self.event(depth - 1, events.ADDED, shown)
                     new.append(Link(rank, url, depth, parent))
                     continue
-            reason = self._known[url]
+            reason = self._known[shown]
             word = events.DUPLICATE if reason is None else events.FILTERED
-            self.event(depth - 1, events.EXTERNAL if reason == OUT_OF_SCOPE else word, url)
+            self.event(depth - 1, events.EXTERNAL if reason == OUT_OF_SCOPE else word, shown)
         return new

@@ -10,7 +10,7 @@ from scrapy.downloadermiddlewares.retry import RetryMiddleware, get_retry_reques
 from scrapy.http import Response
 from scrapy.settings import BaseSettings
 
-from tinycrawl.failures import is_certificate_failure
+from tinycrawl.failures import is_final
 from tinycrawl.politeness import delay_of, push_back
 
 OVERLOADED = frozenset({429, 503})
@@ -73,7 +73,7 @@ class PatientRetryMiddleware(RetryMiddleware):
     def process_exception(
         self, request: Request, exception: Exception, spider: Spider | None = None
     ) -> Request | Response | None:
-        if is_certificate_failure(exception):
+        if is_final(exception):
             return None
         return super().process_exception(request, exception)
 

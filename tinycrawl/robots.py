@@ -17,7 +17,8 @@ from scrapy.robotstxt import RobotParser
 from scrapy.utils.misc import build_from_crawler, load_object
 
 from tinycrawl.content import looks_like_html
-from tinycrawl.failures import FailedResponse, reason_of
+from tinycrawl.failures import FailedResponse, Unsent, reason_of
+from tinycrawl.guard import PRIVATE_ADDRESS
 from tinycrawl.politeness import lengthen_delay
 from tinycrawl.publisher import DISALLOWED
 from tinycrawl.urls import join_location
@@ -26,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 UNREACHABLE = "robots.txt unreachable"
 
+_NON_ASCII = re.compile(rb"[\x80-\xff]")
+_ANY_AGENT = re.compile(rb"\*[ \t]*(?:#.*)?", re.DOTALL)
 _USER_AGENT_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))([ \t]*user-agent[ \t]*:[ \t]*)([^\r\n]*)", re.IGNORECASE)
 
 
@@ -60,6 +63,7 @@ class PoliteRobotsMiddleware(RobotsTxtMiddleware):
         self._load_parser = load_object(settings["ROBOTSTXT_PARSER"])
         self._longest_delay = settings.getfloat("TINYCRAWL_CRAWL_DELAY_MAX")
         self._max_bytes = settings.getint("TINYCRAWL_ROBOTSTXT_MAXSIZE")
+        self._max_lines = settings.getint("TINYCRAWL_ROBOTSTXT_MAX_LINES")
         self._max_redirects = settings.getint("REDIRECT_MAX_TIMES")
         self._agent = settings["ROBOTSTXT_USER_AGENT"] or product_token(settings["USER_AGENT"])
         self._origins: dict[str, asyncio.Future[Rules]] = {}
@@ -95,6 +99,9 @@ class PoliteRobotsMiddleware(RobotsTxtMiddleware):
             self._stats.inc_value("robotstxt/request_count")
             try:
                 response = await self.crawler.engine.download_async(request)
+            except Unsent:
+                del self._origins[origin]
+                raise
             except Exception as error:  # noqa: BLE001  # whatever it was, the file could not be had: recorded as such
                 return self._unreachable(origin, *reason_of(error))
             if not 300 <= response.status < 400:
@@ -107,6 +114,8 @@ class PoliteRobotsMiddleware(RobotsTxtMiddleware):
         return Rules()
 
     def _unreachable(self, origin: str, cause: str, is_offline: bool = False) -> Rules:
+        if cause == PRIVATE_ADDRESS:
+            return Rules(refusal=cause)
         logger.warning("%s/robots.txt could not be had (%s): nothing is fetched from there", origin, cause)
         return Rules(refusal=f"{UNREACHABLE}: {cause}", is_offline=is_offline)
 
@@ -117,7 +126,7 @@ class PoliteRobotsMiddleware(RobotsTxtMiddleware):
             return self._unreachable(origin, f"http {response.status}")
         if response.status >= 300 or looks_like_html(response.body):
             return Rules()
-        body = first_lines(response.body, self._max_bytes)
+        body = first_lines(response.body, self._max_bytes, self._max_lines)
         parser: RobotParser = build_from_crawler(self._load_parser, self.crawler, own_groups(body, self._agent))
         delay = parser.crawl_delay(self._agent)
         if delay:
@@ -144,23 +153,28 @@ class PoliteRobotsMiddleware(RobotsTxtMiddleware):
                 raise StopDownload(fail=False)
 
 
-def first_lines(body: bytes, size: int) -> bytes:
+def first_lines(body: bytes, size: int, lines: int = 0) -> bytes:
     """The whole lines in the first *size* bytes of *body*: half a line may be a rule that forbids everything.
+
+    No more than the first *lines* of them; 0 is no limit.
 
     >>> first_lines(b"Disallow: /a\\nDisallow: /b\\n", 23)
     b'Disallow: /a\\n'
     """
-    if len(body) <= size:
-        return body
-    start = body[:size]
-    return start[: max(start.rfind(b"\n"), start.rfind(b"\r")) + 1]
+    if len(body) > size:
+        body = body[:size]
+        body = body[: max(body.rfind(b"\n"), body.rfind(b"\r")) + 1]
+    if lines and body.count(b"\n") + body.count(b"\r") > lines:
+        return b"".join(body.splitlines(keepends=True)[:lines])
+    return body
 
 
 def own_groups(body: bytes, agent: str) -> bytes:
     """Rename the groups of *body* so that a parser takes those for the product token *agent* and no others for ours.
 
     RFC 9309, 2.2.1: the whole token must match, in any case; a version may follow it. Protego also takes ``tiny`` for
-    ``tinycrawl``, and does not know ``tinycrawl/0.1`` again.
+    ``tinycrawl``, and does not know ``tinycrawl/0.1`` again. What is not ASCII is escaped: Scrapy drops what is not
+    UTF-8, and ``/\xe9`` would forbid everything.
 
     >>> own_groups(b"User-agent: Tinycrawl/0.1\\nUser-agent: tiny\\nUser-agent: *", "tinycrawl")
     b'User-agent: tinycrawl\\nUser-agent: -\\nUser-agent: *'
@@ -170,9 +184,10 @@ def own_groups(body: bytes, agent: str) -> bytes:
     def rename(match: re.Match[bytes]) -> bytes:
         if own.match(match[2]):
             return match[1] + agent.encode()
-        return match[0] if match[2].startswith(b"*") else match[1] + b"-"
+        return match[1] + (b"*" if _ANY_AGENT.fullmatch(match[2]) else b"-")
 
-    return _USER_AGENT_LINE.sub(rename, body.removeprefix(codecs.BOM_UTF8))
+    body = _NON_ASCII.sub(lambda match: b"%%%02X" % match[0][0], body.removeprefix(codecs.BOM_UTF8))
+    return _USER_AGENT_LINE.sub(rename, body)
 
 
 def product_token(user_agent: str) -> str:

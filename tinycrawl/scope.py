@@ -16,6 +16,8 @@ URL_TOO_LONG = "URL too long"
 NOT_INCLUDED = "not included"
 EXCLUDED = "excluded"
 REPEATED_SEGMENT = "repeated path segment"
+TOO_MANY_PARAMETERS = "too many parameters"
+REPEATED_PARAMETER = "repeated parameter"
 
 _DOMAIN = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|\[[0-9a-f:]+\]")
 # What no domain holds: parts of a URL, white space, or a port, even the default one, which normalising would hide.
@@ -34,7 +36,9 @@ class Scope:
     :param include: searched in path and query; what does not match is refused. None includes all.
     :param exclude: searched in path and query; what matches is refused.
     :param max_url_length: in characters; 0 is no limit.
-    :param max_segment_repeats: how often one segment may occur in a path; 0 is no limit.
+    :param max_segment_repeats: how often one segment may occur in a path, or one ``name=value`` in a query; 0 is no
+        limit.
+    :param max_parameters: in a query; 0 is no limit.
     :param joined: URLs that count like the seed; see :meth:`joined_by`.
     :raises ValueError: *kind* is not one of ``KINDS``.
 
@@ -52,6 +56,7 @@ class Scope:
     exclude: re.Pattern[str] | None = None
     max_url_length: int = 2083
     max_segment_repeats: int = 4
+    max_parameters: int = 32
     joined: tuple[str, ...] = ()
 
     # Worked out once, since every new link is checked.
@@ -95,6 +100,15 @@ class Scope:
                 return EXCLUDED
         if self.max_segment_repeats and _repeats_segment(url, self.max_segment_repeats):
             return REPEATED_SEGMENT
+        if "&" in url:
+            return self._query_refusal(url.partition("?")[2].split("&"))
+        return None
+
+    def _query_refusal(self, parameters: list[str]) -> str | None:
+        if 0 < self.max_parameters < len(parameters):
+            return TOO_MANY_PARAMETERS
+        if self.max_segment_repeats and _repeats(parameters, self.max_segment_repeats):
+            return REPEATED_PARAMETER
         return None
 
     def in_place(self, url: str) -> bool:
@@ -156,6 +170,9 @@ def _repeats_segment(url: str, limit: int) -> bool:
     """
     if url.count("/") < limit + 3:  # two before the host, one before each segment
         return False
-    segments = _path_of(url)[1:].removesuffix("/").split("/")
+    return _repeats(_path_of(url)[1:].removesuffix("/").split("/"), limit)
+
+
+def _repeats(parts: list[str], limit: int) -> bool:
     # Each repetition makes the set smaller by one: this alone answers for nearly every URL.
-    return len(segments) - len(set(segments)) >= limit and max(Counter(segments).values()) > limit
+    return len(parts) - len(set(parts)) >= limit and max(Counter(parts).values()) > limit

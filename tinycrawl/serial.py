@@ -41,13 +41,15 @@ class Answer:
     """What one URL gave.
 
     *outcome* belongs to the caller (a page, the reason of a failure); *redirect* is the URL it leads to instead, ""
-    for none. *cookies* are those of the redirect chain so far, this answer's included. *is_offline* says that no
+    for none, *full_redirect* the same before parameters that make no difference were removed, if there were any.
+    *cookies* are those of the redirect chain so far, this answer's included. *is_offline* says that no
     server answered: the network itself may be gone. *is_live*: one did, so it is there. Neither, where none was asked
     (robots.txt forbids it) or the connection broke.
     """
 
     outcome: Any
     redirect: str = ""
+    full_redirect: str = ""
     cookies: tuple[Any, ...] = ()
     is_offline: bool = False
     is_live: bool = True
@@ -58,7 +60,7 @@ class Ask:
     """One URL to be requested, with the cookies of its redirect chain, for the walks that wait for it.
 
     *rank* is the smallest of theirs. *is_sent*: it has been handed out. *is_probe*: no walk waits, only whether a
-    server answers matters.
+    server answers matters. *seconds*: what its requests and those that led to it have taken.
     """
 
     url: str
@@ -69,6 +71,7 @@ class Ask:
     answer: Answer | None = None
     walks: list["Walk"] = field(default_factory=list)
     is_probe: bool = False
+    seconds: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
@@ -258,12 +261,22 @@ class SerialCrawl:
     def _open_next(self, is_idle: Callable[[], bool]) -> bool:
         room = self.ahead if self.remaining is None else min(self.ahead, self.remaining)
         link = self._next_link()
-        if link is None or self._probe is not None or len(self._open) - len(self._offline) >= room:
+        if link is None or self._probe is not None:
+            return False
+        if len(self._open) - len(self._offline) >= room and not self._lacks_witness:
             return False
         if (self.last_in_first_out or link.depth > self.level) and not (not self._waiting and is_idle()):
             return False
         self._begin(link)
         return True
+
+    @property
+    def _lacks_witness(self) -> bool:
+        """Does publication wait for an answer that tells an outage from a failure, with none on its way?
+
+        One more is then asked beyond the lead: those within it may all have failed in ways that tell nothing.
+        """
+        return not self._waiting and bool(self._open) and next(iter(self._open.values())).asks[-1] in self._offline
 
     def _is_behind(self) -> bool:
         """Is much waiting that could be published? Then that comes first: a kill would lose it."""
@@ -283,6 +296,7 @@ class SerialCrawl:
         ask = None if cookies else self._asks.get(url)
         if ask is None:
             ask = Ask(url, walk.link.depth, walk.link.rank, cookies)
+            ask.seconds = walk.asks[-1].seconds if walk.asks else 0.0
             if not cookies:
                 self._asks[url] = ask
             self._waiting += 1
@@ -324,20 +338,24 @@ class SerialCrawl:
     def _advance(self, walk: Walk) -> None:
         """Follow the redirects of *walk* as far as their answers are here."""
         while not walk.is_done and (answer := walk.asks[-1].answer) is not None:
-            reason = self._redirect_refusal(walk, answer)
+            target = answer.redirect
+            # A site may send a URL to itself with a session id: without that it would be a loop.
+            if answer.full_redirect and any(ask.url == target for ask in walk.asks):
+                target = answer.full_redirect
+            reason = self._redirect_refusal(walk, target, answer.cookies)
             if reason:
-                walk.reason, walk.target = reason, answer.redirect
+                walk.reason, walk.target = reason, target
             else:
-                self._ask(walk, answer.redirect, answer.cookies)
+                self._ask(walk, target, answer.cookies)
 
-    def _redirect_refusal(self, walk: Walk, answer: Answer) -> str | None:
-        if any(ask.url == answer.redirect and ask.cookies == answer.cookies for ask in walk.asks):
+    def _redirect_refusal(self, walk: Walk, target: str, cookies: tuple[Any, ...]) -> str | None:
+        if any(ask.url == target and ask.cookies == cookies for ask in walk.asks):
             return REDIRECT_LOOP
         if len(walk.asks) > self.max_redirects:
             return TOO_MANY_REDIRECTS
-        if self.ranks.get(self.key(answer.redirect)) == TAKEN:
+        if self.ranks.get(self.key(target)) == TAKEN:
             return DUPLICATE
-        return self.refusal(walk.link, answer.redirect)
+        return self.refusal(walk.link, target)
 
     # Publication
 

@@ -32,6 +32,8 @@ RETRY_GIVE_UP_LOG_LEVEL = "DEBUG"  # Scrapy: ERROR; a dead link is part of a cra
 TINYCRAWL_META_ROBOTS = True  # obey <meta name=robots> and X-Robots-Tag: noindex is not saved, nofollow not followed
 TINYCRAWL_FOLLOW_NOFOLLOW = True  # follow a link whose rel says nofollow: a hint about endorsement
 TINYCRAWL_ENCODING = None  # None: bodies as served; "utf-8": every page is stored as UTF-8
+# Parameters of links that make no difference, like session ids: they are removed. `*` is any characters, `?` is one.
+TINYCRAWL_DROP_PARAMETERS: list[str] = []
 TINYCRAWL_COOKIES: dict[str, str] = {}  # name -> value, sent with every request to the seed's host
 
 # Limits; 0 is no limit
@@ -40,11 +42,17 @@ TINYCRAWL_MAX_DEPTH = 10  # the largest `depth` that is accepted
 DOWNLOAD_MAXSIZE = 32 * 1024 * 1024  # bytes of a body, also after decoding; Scrapy: 1 GiB
 DOWNLOAD_WARNSIZE = 0  # no warnings before that
 DOWNLOAD_TIMEOUT = 120  # seconds for one request in all, from connecting to the last byte; Scrapy: 180
+TINYCRAWL_PAGE_TIMEOUT = 600  # seconds for all requests of one page: redirects and retries, without the delays
+TINYCRAWL_HEADERS_MAXSIZE = 256 * 1024  # bytes of an answer before its body
 REDIRECT_MAX_TIMES = 20  # redirects in a row; here 0 is none
 URLLENGTH_LIMIT = 2083  # characters
 TINYCRAWL_MAX_LINKS = 10_000  # links of one page that are looked at
-TINYCRAWL_MAX_SEGMENT_REPEATS = 4  # times that a path segment may occur in a URL; beyond it is taken for a trap
+TINYCRAWL_MAX_SEGMENT_REPEATS = 4  # times that a path segment, or a parameter, may occur in a URL: a trap beyond it
+TINYCRAWL_MAX_PARAMETERS = 32  # parameters of a URL's query
 TINYCRAWL_ROBOTSTXT_MAXSIZE = 512 * 1024  # bytes of a robots.txt that are read
+TINYCRAWL_ROBOTSTXT_MAX_LINES = 10_000  # lines of it; each rule is looked at for each URL
+TINYCRAWL_MAX_BYTES = 0  # bytes of all saved pages together, in their order; the page that would exceed it is the end
+CLOSESPIDER_TIMEOUT = 0  # seconds of the whole crawl; after them no request is begun
 # Connection failures in a row after which the network is taken to be gone, if the seed's server does not answer either;
 # it is asked at the end of a level too, before failures are believed that nothing has come after.
 TINYCRAWL_OUTAGE_AFTER = 20
@@ -71,6 +79,9 @@ TINYCRAWL_COOKIES_FILE = None
 # Security
 
 DOWNLOAD_VERIFY_CERTIFICATES = True  # Scrapy: False. Set it off to accept any certificate
+# Refuse hosts whose address is private, loopback, link-local or a cloud's metadata service. None: in jobs of scrapyd,
+# unless the seed is such an address itself.
+TINYCRAWL_ADDRESS_GUARD = None
 TELNETCONSOLE_ENABLED = False  # Scrapy: True
 REMOTE_CONTROL_ENABLED = False  # Scrapy: True; runs code over HTTP
 DOWNLOAD_HANDLERS = {
@@ -115,6 +126,7 @@ SPIDER_MIDDLEWARES = {
     "scrapy.spidermiddlewares.urllength.UrlLengthMiddleware": None,  # the scope refuses, with a reason
 }
 EXTENSIONS = {
+    "tinycrawl.logs.SafeLogs": 0,
     "tinycrawl.htmlonly.HtmlOnly": 100,
     "tinycrawl.progress.Progress": 500,
     "tinycrawl.summary.Summary": 900,
@@ -128,6 +140,7 @@ SPIDER_CONTRACTS = {"tinycrawl.contracts.DemoContract": 10}
 
 LOG_LEVEL = "INFO"  # Scrapy: DEBUG, several lines for each page
 STATS_DUMP = False  # the summary says what matters; set it on for all of Scrapy's counters
+FEED_EXPORTERS = {"csv": "tinycrawl.exporters.SafeCsvExporter"}  # safe to open in a spreadsheet
 FEED_EXPORT_FIELDS = [
     "doc_id",
     "url",

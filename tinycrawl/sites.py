@@ -62,6 +62,8 @@ def load_site(host: str, directory: Path | None, *, known_settings: Collection[s
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path}: {one_line(str(error))}") from None  # tomllib gives line and column
+    except (ValueError, RecursionError):
+        raise UsageError(f"{path}: a number too long or nested too deep") from None
 
     def refuse(key: str, problem: str) -> UsageError:
         return UsageError(f"{path}{_line_of(key, text)}: {problem}")

@@ -125,7 +125,7 @@ class Storage:
         """The smallest limits that allow what a crawl left which was killed."""
         depth = pages = 0
         for record in directory.records():
-            depth = max(depth, record["depth"])
+            depth = max(depth, record.get("depth", 0))
             pages += "docID" in record
         return {"depth": depth, "max_pages": pages}
 

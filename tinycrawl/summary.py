@@ -12,6 +12,8 @@ from scrapy import Spider, signals
 from scrapy.crawler import Crawler
 from scrapy.exceptions import NotConfigured
 
+from tinycrawl.arguments import one_line
+
 logger = logging.getLogger(__name__)
 
 
@@ -28,11 +30,16 @@ class Summary:
             raise NotConfigured("only crawls have a summary")
         extension = cls(crawler)
         crawler.signals.connect(extension.spider_opened, signal=signals.spider_opened)
+        crawler.signals.connect(extension.spider_closed, signal=signals.spider_closed)
         crawler.signals.connect(extension.engine_stopped, signal=signals.engine_stopped)
         return extension
 
     def spider_opened(self, spider: Spider) -> None:
         self.started = monotonic()
+
+    def spider_closed(self, spider: Any, reason: str) -> None:
+        if reason == "closespider_timeout" and spider.ending == "stopped":
+            spider.limit = "CLOSESPIDER_TIMEOUT"
 
     def engine_stopped(self) -> None:
         facts = summarise(self.crawler.spider, monotonic() - self.started)
@@ -50,6 +57,7 @@ def summarise(spider: Any, elapsed: float) -> dict[str, Any]:
         "reason": spider.failure or None,
         "seed": spider.plan.arguments.seed,
         **spider.plan.limits,
+        "limit": spider.limit,
         "saved": publisher.saved,
         "failed": dict(publisher.failed.most_common()),
         "skipped": dict(publisher.skipped.most_common()),
@@ -65,7 +73,7 @@ def summarise(spider: Any, elapsed: float) -> dict[str, Any]:
 def in_words(facts: dict[str, Any]) -> str:
     """The summary for people."""
     if facts["ending"] == "failed" and not facts["saved"]:
-        return f"tinycrawl: the crawl failed: {facts['reason']}"
+        return one_line(f"tinycrawl: the crawl failed: {facts['reason']}")
     if facts["was_complete"] and facts["ending"] == "complete":
         words = f"tinycrawl: complete already: {facts['saved']} pages; fresh=1 crawls again"
         return f"{words}\n  pages in  {facts['directory']}"
@@ -74,6 +82,8 @@ def in_words(facts: dict[str, Any]) -> str:
         ending = f"the crawl failed: {facts['reason']}"
     elif facts["ending"] == "complete":
         ending = "complete, but pages failed" if facts["exit_status"] else "complete"
+    elif facts["limit"]:
+        ending = f"stopped at {facts['limit']}, a larger one goes on"
     elif facts["saved"] == facts["max_pages"]:
         ending = f"stopped at max_pages={facts['max_pages']}, a larger one goes on"
     rows = [f"tinycrawl: {ending}"]
@@ -85,4 +95,4 @@ def in_words(facts: dict[str, Any]) -> str:
     rows.append(f"  links     {facts['links']} seen")
     rows.append(f"  took      {facts['elapsed']:.1f} s, {facts['pages_per_second']} pages per second")
     rows.append(f"  pages in  {facts['directory']}")
-    return "\n".join(rows)
+    return "\n".join(one_line(row) for row in rows)

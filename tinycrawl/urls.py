@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 import ada_url
@@ -22,7 +23,11 @@ _AUTHORITY = re.compile(r"(https?://)(?:[^/@]*@)?([^/]*?)\.?(:[0-9]+)?/")
 # What w3lib's canonicalize_url leaves alone, given a normalised URL: no escape, query, parameter or IPv6 address.
 _CANONICAL = re.compile(r"https?://[a-z0-9.-]+(?::[0-9]+)?/[A-Za-z0-9/\-._~!$&'()*+,=:@|]*")
 
+# A last segment's empty parameter.
+_EMPTY_PARAMETER = re.compile(r"(https?://[^?]*/[^/;?]*);(?=\?|$)")
+
 _NON_ASCII = re.compile(r"[^\x00-\x7f]+")
+_LONGEST_LOCATION = 65_536  # bytes
 _PRINTABLE = bytes(range(0x20, 0x7F))
 
 # https://url.spec.whatwg.org/#special-query-percent-encode-set
@@ -38,7 +43,7 @@ def normalise_url(url: str) -> str:
     - trimmed; tabs and newlines removed; scheme and host in lower case, the host in punycode
     - no fragment, user, password or default port, and no trailing dot of the host
     - dot segments resolved, a backslash before the query is a slash
-    - no empty query: Twisted sends ``/a?`` as ``/a``
+    - no empty query, no empty parameter at the end of the path: Twisted sends ``/a?`` and ``/a;`` as ``/a``
     - escapes and the order of the query as published
 
     >>> normalise_url(" HTTP://user:secret@H.Test.:80/a/../Up#top\n")
@@ -89,6 +94,21 @@ def join_url(base: str, reference: str, encoding: str = "utf-8") -> str | None:
     return _finish(href) if href.startswith(_HTTP) else None
 
 
+def join_base(url: str, reference: str) -> str:
+    """Resolve the address of a ``<base>`` as browsers do: one that is malformed, data or a script does not count.
+
+    What it leads to may have another scheme, or take no relative links at all.
+
+    >>> join_base("http://h.test/a", "b/"), join_base("http://h.test/a", "http://[bad")
+    ('http://h.test/b/', 'http://h.test/a')
+    """
+    try:
+        base = ada_url.join_url(url, reference)
+    except ValueError:
+        return url
+    return url if base.startswith(("data:", "javascript:")) else base
+
+
 def join_location(base: str, location: bytes) -> str:
     """Resolve a ``Location`` header against *base*, the URL that was requested.
 
@@ -104,6 +124,8 @@ def join_location(base: str, location: bytes) -> str:
     ...
     ValueError: redirect to a file: URL
     """
+    if len(location) > _LONGEST_LOCATION:
+        raise ValueError("URL too long")
     reference = "".join([chr(byte) if byte < 0x80 else f"%{byte:02X}" for byte in location])
     if not reference.strip():
         raise ValueError("empty redirect")
@@ -113,7 +135,7 @@ def join_location(base: str, location: bytes) -> str:
             return _finish(href)
     except ValueError:
         raise ValueError("malformed redirect") from None
-    raise ValueError(f"redirect to a {href.partition(':')[0]}: URL")
+    raise ValueError(f"redirect to a {href.partition(':')[0][:40]}: URL")
 
 
 def canonicalise_url(url: str) -> str:
@@ -134,6 +156,31 @@ def canonicalise_url(url: str) -> str:
     'http://h.test/a%2Fb'
     """
     return url if _CANONICAL.fullmatch(url) else canonicalize_url(url)
+
+
+class ParameterFilter:
+    """Removes parameters that make no difference, like session ids, from normalised URLs.
+
+    :param names: of parameters, in any case; ``*`` stands for any characters and ``?`` for one.
+
+    >>> drop = ParameterFilter(["utm_*", "sid"])
+    >>> drop("http://h.test/a;SID=1/b?utm_source=x&q=1&sid"), drop("http://h.test/?sid=2"), drop("http://h.test/sid?aside=1")
+    ('http://h.test/a/b?q=1', 'http://h.test/', 'http://h.test/sid?aside=1')
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        any_name = "|".join(re.escape(name).replace(r"\*", "[^=&;/?]*").replace(r"\?", "[^=&;/?]") for name in names)
+        self._has_names = bool(names)
+        self._path = re.compile(rf";(?:{any_name})(?:=[^;/?]*)?(?=[;/?]|$)", re.IGNORECASE)
+        self._query = re.compile(rf"(?:{any_name})(?:=.*)?", re.IGNORECASE)
+
+    def __call__(self, url: str) -> str:
+        if not self._has_names or (";" not in url and "?" not in url):
+            return url
+        start = url.index("/", 8)
+        path, mark, query = url[start:].partition("?")
+        kept = [part for part in query.split("&") if not self._query.fullmatch(part)]
+        return f"{url[:start]}{self._path.sub('', path)}{mark if kept != [''] and kept else ''}{'&'.join(kept)}"
 
 
 def site_of(url: str) -> str:
@@ -196,6 +243,8 @@ def _finish(href: str) -> str:
         href = href[: href.index("#")]
     if href[-1] == "?" and href.index("?") == len(href) - 1:
         href = href[:-1]
+    if ";" in href and (match := _EMPTY_PARAMETER.match(href)):
+        href = match[1] + href[match.end() :]
     if "@" in href or "./" in href or ".:" in href:
         match = _AUTHORITY.match(href)
         if match is None or not match[2] or match[2][-1] == ".":

@@ -67,7 +67,8 @@ def _compare(directory: PageDirectory, doc_id: int, record: Record) -> Fault | N
         return Fault(name, f"has {len(page.body)} bytes of body, not {record['length']}", doc_id, True)
     if hashlib.sha256(page.body).hexdigest() != record["sha256"]:
         return Fault(name, "is altered: its digest differs", doc_id, True)
-    url = [record["url"], *record.get("redirects", ())][-1]
-    if (page.url, page.depth) != (url, record["depth"]):
+    redirects = record.get("redirects")
+    url = redirects[-1] if isinstance(redirects, list) and redirects else record["url"]
+    if (page.url, page.depth) != (url, record.get("depth")):
         return Fault(name, "is altered: its URL or depth differs", doc_id)
     return None

@@ -12,7 +12,7 @@ from scrapy.http import Response
 from twisted.python.failure import Failure
 
 from tinycrawl.cache import CachedResponse
-from tinycrawl.content import HTML_TYPES, SNIFF_BYTES, SNIFFED_TYPES, looks_like_html, media_type
+from tinycrawl.content import HTML_TYPES, SAVED_STATUS, SNIFF_BYTES, SNIFFED_TYPES, looks_like_html, media_type
 from tinycrawl.dupefilter import key_of
 from tinycrawl.events import EventLog
 from tinycrawl.exceptions import CrawlFailed, DirectoryError, TinycrawlError
@@ -21,7 +21,7 @@ from tinycrawl.items import Page, Record
 from tinycrawl.markup import decode_body, is_ascii_superset, robots_header
 from tinycrawl.pagedir import PageWriter
 from tinycrawl.plan import Plan, make_plan
-from tinycrawl.publisher import EMPTY, NOT_HTML, Fetched, Options, Publisher
+from tinycrawl.publisher import EMPTY, NOT_HTML, Fetched, NoRoom, Options, Publisher
 from tinycrawl.robots import product_token
 from tinycrawl.scheduler import LevelScheduler
 from tinycrawl.serial import Answer, Ask, Link, SerialCrawl
@@ -29,7 +29,6 @@ from tinycrawl.storage import Storage
 from tinycrawl.urls import host_of, join_location, join_url
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
-SAVED_STATUS = frozenset({200, 203})
 
 
 class SiteSpider(Spider):
@@ -42,6 +41,7 @@ class SiteSpider(Spider):
     publisher: Publisher
     writer: PageWriter | None = None
     failure = ""  # why the crawl failed as a whole
+    limit = ""  # the setting that ended the crawl early
     storage: Storage | None = None
 
     @classmethod
@@ -83,6 +83,7 @@ class SiteSpider(Spider):
             obey_meta=settings.getbool("TINYCRAWL_META_ROBOTS"),
             follow_nofollow=settings.getbool("TINYCRAWL_FOLLOW_NOFOLLOW"),
             max_links=settings.getint("TINYCRAWL_MAX_LINKS"),
+            max_bytes=settings.getint("TINYCRAWL_MAX_BYTES"),
         )
         self.publisher = Publisher(plan, self.serial, options)
         self._options = options
@@ -142,7 +143,7 @@ class SiteSpider(Spider):
         """How the crawl ended: complete, stopped with something left to do, or failed."""
         if self.failure:
             return "failed"
-        return "stopped" if not self._has_begun or self.serial.has_more() else "complete"
+        return "stopped" if not self._has_begun or self.limit or self.serial.has_more() else "complete"
 
     @property
     def exit_status(self) -> int:
@@ -200,7 +201,7 @@ class SiteSpider(Spider):
         assert self.writer is not None
         try:
             page, links = self.publisher.replay(record, self.writer.read_body)
-        except ValueError as error:
+        except (ValueError, KeyError, TypeError) as error:
             self.abort(
                 f"page directory {self.plan.directory} cannot be continued: its record of {record['url']}"
                 f" does not fit ({error}); fresh=1 discards it"
@@ -215,7 +216,7 @@ class SiteSpider(Spider):
 
     def _request_to(self, link: Link) -> Request:
         """The request that takes *link* through Scrapy's middlewares into the frontier."""
-        return Request(link.url, callback=self.parse, meta={"link": link})
+        return Request(link.url, callback=self.parse, meta={"link": link, "verbatim_url": True})
 
     def request_for(self, ask: Ask) -> Request:
         """The request that is sent. Any answer comes to `parse`, with redirects not followed and failures as such."""
@@ -228,6 +229,7 @@ class SiteSpider(Spider):
                 "depth": ask.depth,
                 "chain_cookies": ask.cookies,
                 "dont_redirect": True,
+                "verbatim_url": True,  # a Request would escape more than the site published
                 "handle_httpstatus_all": True,
                 "dont_obey_robotstxt": ask.is_probe,
             },
@@ -254,6 +256,8 @@ class SiteSpider(Spider):
             scheduler = self.crawler.engine.scheduler
             if isinstance(scheduler, LevelScheduler):
                 scheduler.answered(ask)
+            if isinstance(response, FailedResponse) and response.is_unsent:
+                return iter(())
         try:
             self.serial.answer(ask, self._read_answer(ask, response))
         except DirectoryError as error:
@@ -278,6 +282,8 @@ class SiteSpider(Spider):
                     yield self._request_to(link)
                 if self.serial.is_stopped:
                     break
+        except NoRoom:
+            self.limit, self.serial.is_stopped = "TINYCRAWL_MAX_BYTES", True
         except TinycrawlError as error:
             self.abort(str(error))
         finally:
@@ -307,8 +313,9 @@ class SiteSpider(Spider):
         if status in REDIRECTS:
             cookies = response.meta.get("cookies_after", ())
             try:
-                location = response.headers.get("Location") or b""
-                return Answer(None, redirect=join_location(ask.url, location), cookies=cookies)
+                target = join_location(ask.url, response.headers.get("Location") or b"")
+                shorter = self.publisher.drop_parameters(target)
+                return Answer(None, shorter, "" if shorter == target else target, cookies)
             except ValueError as error:
                 return Answer(str(error))
         if status not in SAVED_STATUS:
@@ -331,6 +338,8 @@ class SiteSpider(Spider):
             page.is_utf8 = charset != "utf-8" or text.encode() != body
         if page.is_utf8:
             body = text.encode()
+            if not body:  # it was nothing but a byte order mark
+                return EMPTY
         if self._options.obey_meta:
             values = [value.decode("latin-1") for value in response.headers.getlist("X-Robots-Tag")]
             page.noindex, page.nofollow = robots_header(values, self._options.robots_name)
