@@ -43,7 +43,7 @@ SEEDS = behaviours.seeds()
 # A record of the log, what Scrapy lists and a Page in full after one, and the summary.
 LOG_LINE = re.compile(
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \[[\w.-]+\] [A-Z]+: (?!FORGED).*"
-    r"|\[.*|\{.*| +'.*|(?:Page|Unsaved)\(.*|tinycrawl: [a-z].*|  [a-z]+ .*|"
+    r"|    [\[{ ].*|\[.*|\{.*| +'.*|(?:Page|Unsaved)\(.*|tinycrawl: [a-z].*|  [a-z]+ .*|"
 )
 
 

@@ -3,6 +3,8 @@
 A site's own settings are in sites/<host>.toml; `-s NAME=VALUE` wins over both.
 """
 
+from scrapy.settings import default_settings
+
 BOT_NAME = "tinycrawl"
 SPIDER_MODULES = ["tinycrawl.spiders"]
 NEWSPIDER_MODULE = "tinycrawl.spiders"
@@ -132,7 +134,12 @@ EXTENSIONS = {
     "tinycrawl.summary.Summary": 900,
     "scrapy.extensions.spiderstate.SpiderState": None,  # belongs to JOBDIR, which is not needed
     "scrapy.extensions.logstats.LogStats": None,  # Progress says more
-    "scrapy.extensions.remote_control.RemoteControl": None,
+}
+# All of Scrapy's but the one that runs code over HTTP: to switch it off would still load a web server with it.
+EXTENSIONS_BASE = {
+    path: priority
+    for path, priority in default_settings.EXTENSIONS_BASE.items()
+    if path != "scrapy.extensions.remote_control.RemoteControl"
 }
 SPIDER_CONTRACTS = {"tinycrawl.contracts.DemoContract": 10}
 
