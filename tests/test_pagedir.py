@@ -69,7 +69,7 @@ def write(
     """Settle what the directory does not hold yet; answers arrive ahead of their turn."""
     writer = PageWriter.open(directory, identity, fresh=fresh, sync=sync)
     rest = script[len(list(writer.records())) :]
-    held = {url: writer.hold(url, 1, what) for url, what in reversed(rest) if isinstance(what, bytes)}
+    held = {url: writer.hold(writer.draft(url, 1, what)) for url, what in reversed(rest) if isinstance(what, bytes)}
     for url, what in rest:
         if isinstance(what, bytes):
             writer.publish({"url": url}, held[url])
@@ -115,7 +115,7 @@ def test_directory_is_the_documented_format(directory: Path) -> None:
 def test_reason_is_the_first_key_and_the_rest_is_as_given(directory: Path) -> None:
     writer = PageWriter.open(directory, {"tinycrawl": 7, "seed": "http://bücher.test/"})
     writer.settle({"url": "/\u2028", "reason": "not html", "docID": 3})
-    writer.publish({"chain": ["a"], "length": 0, "docID": 9}, writer.hold("http://h.test/", 0, b"one"))
+    writer.publish({"chain": ["a"], "length": 0, "docID": 9}, writer.hold(writer.draft("http://h.test/", 0, b"one")))
     writer.close(None)
 
     assert (directory / ".crawler").read_bytes() == (
@@ -128,7 +128,7 @@ def test_reason_is_the_first_key_and_the_rest_is_as_given(directory: Path) -> No
 
 def test_page_is_hidden_until_it_is_published_and_files_can_be_read_by_all(directory: Path) -> None:
     writer = PageWriter.open(directory, IDENTITY)
-    held = writer.hold("http://h.test/", 0, b"one")
+    held = writer.hold(writer.draft("http://h.test/", 0, b"one"))
     hidden = {path.name for path in directory.iterdir()}
 
     assert (held.length, held.read()) == (3, b"one")
@@ -144,9 +144,9 @@ def test_page_is_hidden_until_it_is_published_and_files_can_be_read_by_all(direc
 
 def test_close_leaves_no_hidden_file_and_drop_removes_one(directory: Path) -> None:
     writer = PageWriter.open(directory, IDENTITY)
-    writer.hold("http://h.test/a", 0, b"a").drop()
+    writer.hold(writer.draft("http://h.test/a", 0, b"a")).drop()
     assert list_names(directory) == [".crawler"]
-    writer.hold("http://h.test/b", 0, b"b")
+    writer.hold(writer.draft("http://h.test/b", 0, b"b"))
     writer.close(None)
 
     assert list_names(directory) == [".crawler"]
@@ -157,12 +157,12 @@ def test_close_leaves_no_hidden_file_and_drop_removes_one(directory: Path) -> No
 
 def test_what_is_no_page_takes_no_doc_id(directory: Path) -> None:
     writer = PageWriter.open(directory, IDENTITY)
-    held = writer.hold("http://h.test/", 0, b"one")
+    held = writer.hold(writer.draft("http://h.test/", 0, b"one"))
     for url, depth in [("http://h.test/\n", 0), ("http://h.test/", -1)]:
         with pytest.raises(ValueError):
-            writer.hold(url, depth, b"one")
+            writer.hold(writer.draft(url, depth, b"one"))
     with pytest.raises(ValueError):
-        writer.publish({}, writer.hold("http://h.test/", 0, b""))
+        writer.publish({}, writer.hold(writer.draft("http://h.test/", 0, b"")))
     writer.publish({}, held)
     with pytest.raises(ValueError):
         writer.publish({}, held)
@@ -180,7 +180,7 @@ def test_crawl_that_saved_nothing_settles_nothing(directory: Path) -> None:
 
     writer = PageWriter.open(directory, IDENTITY)
     assert (list(writer.records()), writer.previous_end) == ([], {"end": "outage"})
-    writer.publish({"url": "http://h.test/"}, writer.hold("http://h.test/", 0, b"one"))
+    writer.publish({"url": "http://h.test/"}, writer.hold(writer.draft("http://h.test/", 0, b"one")))
     writer.settle({"reason": "timeout", "url": "http://h.test/"})
     writer.forget()
     writer.close(None)
@@ -212,7 +212,7 @@ def test_reader_reads_while_a_crawl_writes(directory: Path) -> None:
     writer = PageWriter.open(directory, IDENTITY)
     reader = PageDirectory(directory)
     assert (len(reader), reader.end, list(reader.records())) == (0, None, [])
-    writer.publish({"url": "http://h.test/"}, writer.hold("http://h.test/", 0, b"one"))
+    writer.publish({"url": "http://h.test/"}, writer.hold(writer.draft("http://h.test/", 0, b"one")))
     with (directory / ".crawler").open("ab") as manifest:
         manifest.write(b'{"docID":2,"u')
 
@@ -449,7 +449,7 @@ def test_disk_that_fills_up_leaves_what_is_numbered_whole(small_disk: Path) -> N
     writer = PageWriter.open(directory, IDENTITY)
 
     def save() -> int:
-        return writer.publish({"url": "http://h.test/"}, writer.hold("http://h.test/", 0, b"x" * 150_000))
+        return writer.publish({"url": "http://h.test/"}, writer.hold(writer.draft("http://h.test/", 0, b"x" * 150_000)))
 
     assert [save() for _ in range(6)] == [1, 2, 3, 4, 5, 6]
     with pytest.raises(DirectoryError, match=rf"{directory}: cannot write \.held-8: "):
@@ -479,7 +479,7 @@ def test_read_only_disk_is_refused_untouched(small_disk: Path) -> None:
 def test_line_that_can_be_written_only_in_part_is_taken_back(room: int, directory: Path) -> None:
     write(directory, SCRIPT[:2])
     writer = PageWriter.open(directory, IDENTITY)
-    held = writer.hold("http://h.test/b", 1, b"b")
+    held = writer.hold(writer.draft("http://h.test/b", 1, b"b"))
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = (directory / ".crawler").read_bytes()
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + room, limits[1]))
@@ -499,7 +499,7 @@ def test_folder_in_the_way_of_a_page_takes_its_line_back(directory: Path) -> Non
     writer = PageWriter.open(directory, IDENTITY)
     (directory / "1").mkdir()
     with pytest.raises(DirectoryError, match=f"{directory}: cannot write 1: the name is taken"):
-        writer.publish({}, writer.hold("http://h.test/", 0, b"one"))
+        writer.publish({}, writer.hold(writer.draft("http://h.test/", 0, b"one")))
     writer.close(None)
 
     assert read_files(directory) == {".crawler": LINES[0], "1": None}
@@ -591,7 +591,7 @@ def test_crash_at_any_step_of_a_crawl_leaves_a_whole_prefix_that_can_be_finished
 def test_interrupt_in_a_publication_ends_the_writing(at: int, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(directory, SCRIPT[:1])
     writer = PageWriter.open(directory, IDENTITY)
-    held = writer.hold("http://h.test/a", 1, b"\n\nsame")
+    held = writer.hold(writer.draft("http://h.test/a", 1, b"\n\nsame"))
     renames = itertools.count(1)
 
     def rename(*names: str, call: Callable[..., None] = os.rename) -> None:

@@ -29,7 +29,9 @@ class StrictCompressionMiddleware(HttpCompressionMiddleware):
             return self._again(request, error) or FailedResponse(request.url, reason=error.reason, request=request)
         headers = response.headers.copy()
         del headers["Content-Encoding"]
-        return response.replace(headers=headers, body=body)
+        # Not `replace`: it would first find out the encoding of what is compressed, which takes milliseconds.
+        same = {name: getattr(response, name) for name in Response.attributes}
+        return type(response)(**{**same, "headers": headers, "body": body})
 
     def _again(self, request: Request, error: ContentError) -> Request | None:
         spider = self.crawler.spider

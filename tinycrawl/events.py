@@ -39,6 +39,10 @@ class EventLog:
                 path = Path(target).expanduser()
                 self._file = path.open("w", encoding="utf-8", newline="\n")  # closed by close()
 
+    def __bool__(self) -> bool:
+        """Does it go anywhere?"""
+        return self._file is not None
+
     def __call__(self, depth: int, word: str, url: str) -> None:
         if self._file is not None:
             with self._failing():

@@ -16,11 +16,13 @@ from w3lib.encoding import (
     to_unicode,
 )
 
+from tinycrawl.charsets import decode
 from tinycrawl.outline import is_costly, outline
 
 # Python codecs that are no charsets of the web: like UTF-7, which w3lib refuses, they can spell "<" in other bytes.
 _NOT_CHARSETS = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
 _PROBE = b"<a>"
+_GB18030 = re.compile(rb"(?i:charset|encoding)\s*=\s*[\"']?\s*(?i:gb18030)")
 
 # One query, since its matches come in document order.
 _QUERY = "a[href], area[href], frame[src], iframe[src], base[href], meta[content]"
@@ -76,9 +78,9 @@ def decode_body(body: bytes, content_type: str | None) -> tuple[str, str]:
     encoding, bom = read_bom(body)
     if encoding is not None and bom is not None:
         return to_unicode(body[len(bom) :], encoding), encoding
-    encoding = http_content_type_encoding(content_type)
+    encoding, declared = http_content_type_encoding(content_type), (content_type or "").encode()
     if encoding is None or not _is_charset(encoding):
-        encoding = html_body_declared_encoding(body)
+        encoding, declared = html_body_declared_encoding(body), body
         if encoding is None or not _is_charset(encoding) or not is_ascii_superset(encoding):
             try:
                 return body.decode(), "utf-8"
@@ -86,7 +88,9 @@ def decode_body(body: bytes, content_type: str | None) -> tuple[str, str]:
                 encoding = _late_encoding(body) or "cp1252"
     elif encoding in {"utf-16", "utf-32"}:  # markup starts with ASCII: the place of its zero bytes tells the order
         encoding += "-be" if body.startswith(b"\0") else "-le"
-    return to_unicode(body, encoding), encoding
+    text = decode(body, encoding)
+    # One decoder, two encoders for the queries of links.
+    return text, "gbk" if encoding == "gb18030" and not _GB18030.search(declared) else encoding
 
 
 def _late_encoding(body: bytes) -> str | None:

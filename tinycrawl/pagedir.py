@@ -139,6 +139,33 @@ class Held:
             _quietly(self._path.unlink)  # if this fails, it goes when the directory is closed or opened
 
 
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A page that is to be written."""
+
+    path: Path
+    head: bytes
+    body: bytes
+    sync: bool
+
+    def write(self) -> Held:
+        """Write and flush it: all in one place, so that a thread can do it.
+
+        :raises OSError: nothing is left of it.
+        """
+        file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+        try:
+            _write(file, self.head + self.body)
+            if self.sync:
+                os.fsync(file)
+        except OSError:
+            _quietly(self.path.unlink)
+            raise
+        finally:
+            os.close(file)
+        return Held(len(self.body), hashlib.sha256(self.body).hexdigest(), self.path)
+
+
 class PageWriter:
     """The one writer of a page directory, locked from ``open`` to ``close`` or death.
 
@@ -195,7 +222,9 @@ class PageWriter:
                 if fresh or not writer._identity:
                     writer._start(line, pages, hidden)
                 writer._delete([], [file for file in hidden if file.name.startswith(".held")])
-                writer.hold("", 0, bytes(4096)).drop()  # better to know a full disk now than at the first page
+                writer.hold(
+                    writer.draft("", 0, bytes(4096))
+                ).drop()  # better to know a full disk now than at the first page
                 if writer._identity and not fresh:
                     writer._recover(pages, hidden, verify)
             except OSError as error:
@@ -210,24 +239,17 @@ class PageWriter:
     def read_body(self, doc_id: int) -> bytes:
         return Held(0, "", self.path / str(doc_id)).read()
 
-    def hold(self, url: str, depth: int, body: bytes) -> Held:
-        """Write a complete page under a hidden name."""
+    def draft(self, url: str, depth: int, body: bytes) -> Draft:
+        """Return what writes a complete page under a hidden name."""
         if "\n" in url or depth < 0:
             raise ValueError(f"no lines for a page file: {url!r}, {depth!r}")
         self._holds += 1
-        path = self.path / f".held-{self._holds}"
-        with self._writing(path.name):
-            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
-            try:
-                _write(file, f"{url}\n{depth}\n".encode() + body)
-                if self._sync:
-                    os.fsync(file)
-            except OSError:
-                _quietly(path.unlink)
-                raise
-            finally:
-                os.close(file)
-        return Held(len(body), hashlib.sha256(body).hexdigest(), path)
+        return Draft(self.path / f".held-{self._holds}", f"{url}\n{depth}\n".encode(), body, self._sync)
+
+    def hold(self, draft: Draft, write: Callable[[], Held] | None = None) -> Held:
+        """Write *draft*, or take what *write* gives or raises, where it was written in a thread."""
+        with self._writing(draft.path.name):
+            return (write or draft.write)()
 
     def publish(self, record: Mapping[str, object], held: Held) -> int:
         """Settle a URL with its page, and return the docID. Replaces ``docID``, ``length``, ``sha256`` in *record*."""

@@ -29,7 +29,7 @@ from tinycrawl.scope import (
     URL_TOO_LONG,
 )
 from tinycrawl.serial import DUPLICATE, Link, SerialCrawl, Settled
-from tinycrawl.urls import ParameterFilter, join_base, join_url
+from tinycrawl.urls import ParameterFilter, join_base, make_joiner
 
 logger = logging.getLogger(__name__)
 
@@ -277,12 +277,13 @@ class Publisher:
             base = join_base(url, markup.base)
         if markup.surplus:
             self.skipped["too many links on a page"] += markup.surplus
+        join = make_joiner(base, page.charset)
         for href, is_nofollow in markup.links:
             if is_nofollow and not self._options.follow_nofollow:
                 self.skipped["rel=nofollow"] += 1
                 continue
             try:
-                joined = join_url(base, href, page.charset)
+                joined = join(href)
             except ValueError:
                 self.skipped["malformed"] += 1
             else:
@@ -327,11 +328,13 @@ class Publisher:
 
     def _new_links(self, parent: str, depth: int, links: list[str]) -> list[Link]:
         new = []
+        known, is_told = self._known, bool(self.event)
         for url in links:
             shown = url if len(url) <= _LONGEST_SHOWN else _shown(url)
-            self.event(depth - 1, events.FOUND, shown)
-            if shown not in self._known:
-                reason = self._known[shown] = self.scope.refusal(url)
+            if is_told:
+                self.event(depth - 1, events.FOUND, shown)
+            if shown not in known:
+                reason = known[shown] = self.scope.refusal(url)
                 if reason:
                     self.skipped[reason] += 1
                     record = {"reason": reason, "url": shown, "depth": depth, "parent": parent}
@@ -340,7 +343,9 @@ class Publisher:
                     self.event(depth - 1, events.ADDED, shown)
                     new.append(Link(rank, url, depth, parent))
                     continue
-            reason = self._known[shown]
+            if not is_told:
+                continue
+            reason = known[shown]
             word = events.DUPLICATE if reason is None else events.FILTERED
             self.event(depth - 1, events.EXTERNAL if reason == OUT_OF_SCOPE else word, shown)
         return new

@@ -199,9 +199,9 @@ class SerialCrawl:
         """How many links of the present level are not settled yet."""
         return len(self._open) + self._queued[self.level]
 
-    def is_next(self, ask: Ask) -> bool:
-        """Does publication wait for this ask?"""
-        return bool(self._open) and next(iter(self._open.values())).asks[-1] is ask
+    def is_soon(self, ask: Ask, lead: int) -> bool:
+        """Will this ask be published within the next *lead* ranks?"""
+        return ask.rank - next(iter(self._open), ask.rank) < lead
 
     @property
     def is_outage(self) -> bool:

@@ -61,7 +61,7 @@ TINYCRAWL_OUTAGE_AFTER = 20
 
 # How far ahead of the last published page may be fetched, in pages. What waits for its turn is in hidden files, so
 # this bounds the disk space and the number of files, not the memory.
-TINYCRAWL_AHEAD = 1000
+TINYCRAWL_AHEAD = 10_000
 
 # Where page directories are created. Relative paths start at the working directory, which under scrapyd is the
 # service's own.
@@ -103,6 +103,7 @@ REQUEST_FINGERPRINTER_CLASS = "tinycrawl.dupefilter.CanonicalFingerprinter"
 CONCURRENT_ITEMS = 1  # Scrapy: 100. Items and links must be taken in one by one, in canonical order; it is faster too
 ITEM_PIPELINES = {"tinycrawl.pipelines.PageDirectoryPipeline": 300}
 DOWNLOADER_MIDDLEWARES = {
+    "tinycrawl.receiving.ReceiveMiddleware": 1,
     "tinycrawl.cache.CacheMiddleware": 5,  # before robots.txt: what is known needs no permission
     "tinycrawl.failures.FailureMiddleware": 10,  # outermost: a failure becomes an answer
     "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware": None,
@@ -121,11 +122,18 @@ DOWNLOADER_MIDDLEWARES = {
     "tinycrawl.cookies.ChainCookiesMiddleware": 700,
     "scrapy.downloadermiddlewares.httpproxy.HttpProxyMiddleware": None,
     "tinycrawl.credentials.ProxyMiddleware": 750,
+    # Of no use here, and each costs time for each page.
+    "scrapy.downloadermiddlewares.httpauth.HttpAuthMiddleware": None,  # SeedAuthMiddleware
+    "scrapy.downloadermiddlewares.httpcache.HttpCacheMiddleware": None,  # CacheMiddleware
+    "scrapy.downloadermiddlewares.stats.DownloaderStats": None,  # the summary counts
 }
 SPIDER_MIDDLEWARES = {
     # A page must not depend on the page that was seen before it, so none is told.
     "scrapy.spidermiddlewares.referer.RefererMiddleware": None,
     "scrapy.spidermiddlewares.urllength.UrlLengthMiddleware": None,  # the scope refuses, with a reason
+    # Of no use here, and each costs time for each page.
+    "scrapy.spidermiddlewares.httperror.HttpErrorMiddleware": None,  # every status is read
+    "scrapy.spidermiddlewares.metacopy.MetaCopyDetectionMiddleware": None,
 }
 EXTENSIONS = {
     "tinycrawl.logs.SafeLogs": 0,

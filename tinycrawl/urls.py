@@ -5,15 +5,15 @@ Parsing follows the `WHATWG URL standard <https://url.spec.whatwg.org/>`__, so l
 
 from __future__ import annotations
 
-import codecs
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import ada_url
 from tldextract import TLDExtract
-from w3lib.encoding import resolve_encoding
 from w3lib.url import canonicalize_url
+
+from tinycrawl.charsets import encode, encoder_name
 
 _HTTP = ("http://", "https://")
 
@@ -26,9 +26,11 @@ _CANONICAL = re.compile(r"https?://[a-z0-9.-]+(?::[0-9]+)?/[A-Za-z0-9/\-._~!$&'(
 # A last segment's empty parameter.
 _EMPTY_PARAMETER = re.compile(r"(https?://[^?]*/[^/;?]*);(?=\?|$)")
 
-_NON_ASCII = re.compile(r"[^\x00-\x7f]+")
+# What a path begins with, or a scheme.
+_PATH_STARTS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._~-")
 _LONGEST_LOCATION = 65_536  # bytes
-_PRINTABLE = bytes(range(0x20, 0x7F))
+_CONTROLS_AND_SPACE = "".join(map(chr, range(0x21)))
+_WITHOUT_NEWLINES = dict.fromkeys(map(ord, "\t\n\r"))
 
 # https://url.spec.whatwg.org/#special-query-percent-encode-set
 _QUERY_BYTES = [f"%{byte:02X}" if byte < 0x21 or byte > 0x7E or byte in b"\"#<>'" else chr(byte) for byte in range(256)]
@@ -88,8 +90,29 @@ def join_url(base: str, reference: str, encoding: str = "utf-8") -> str | None:
     :param base: an absolute http(s) URL.
     :raises ValueError: the reference is malformed, like ``http://[bad``.
     """
-    if not reference.isascii() and "?" in reference:
-        reference = _encode_query(reference, encoding)
+    return make_joiner(base, encoding)(reference)
+
+
+def make_joiner(base: str, encoding: str = "utf-8") -> Callable[[str], str | None]:
+    """Return `join_url` for the links of one page."""
+    # What a path leads to depends on the folder of the base alone: pages of one folder share most of their links.
+    folder = base
+    if base.startswith(_HTTP):
+        end = base.find("?")
+        folder = base[: base.rindex("/", 8, end if end >= 0 else len(base)) + 1]
+
+    def join(reference: str) -> str | None:
+        if not reference.isascii() and "?" in reference:
+            reference = _encode_query(reference, encoding)
+        # `http:` alone is the base itself, for one.
+        is_path = reference[:1] in _PATH_STARTS and (":" not in reference or reference.startswith(_HTTP))
+        return _join(folder if is_path else base, reference)
+
+    return join
+
+
+@lru_cache(maxsize=32_768)
+def _join(base: str, reference: str) -> str | None:
     href = ada_url.join_url(base, reference)
     return _finish(href) if href.startswith(_HTTP) else None
 
@@ -264,34 +287,12 @@ def _explain(url: str) -> str:
 
 
 def _encode_query(reference: str, encoding: str) -> str:
-    codec = _query_codec(encoding)
-    if codec == "utf-8":
+    encoder = encoder_name(encoding)
+    if encoder == "utf-8":
         return reference  # the parser's own
-    url, hash_, fragment = reference.partition("#")
+    # As the parser does first, lest what it removes stands between two characters of a stateful encoding.
+    url, hash_, fragment = reference.strip(_CONTROLS_AND_SPACE).translate(_WITHOUT_NEWLINES).partition("#")
     path, mark, query = url.partition("?")
-    query = _NON_ASCII.sub(
-        lambda match: "".join([_QUERY_BYTES[byte] for byte in match[0].encode(codec, "tinycrawl.reference")]), query
-    )
+    if not query.isascii():
+        query = "".join([_QUERY_BYTES[byte] for byte in encode(query, encoder)])
     return f"{path}{mark}{query}{hash_}{fragment}"
-
-
-@lru_cache(maxsize=1_000)
-def _query_codec(encoding: str) -> str:
-    """Return Python's name of the codec in which a page in *encoding* has its queries escaped."""
-    codec = resolve_encoding(encoding)
-    try:
-        # Not UTF-16 and its like, nor codecs that are no charset.
-        if codec is not None and _PRINTABLE.decode().encode(codec) == _PRINTABLE:
-            return codec
-    except (LookupError, UnicodeError):
-        pass
-    return "utf-8"
-
-
-def _escape_reference(error: UnicodeError) -> tuple[str, int]:
-    """Replace what a codec lacks by character references, escaped, as HTML forms and the URL standard do."""
-    assert isinstance(error, UnicodeEncodeError)
-    return "".join([f"%26%23{ord(char)}%3B" for char in error.object[error.start : error.end]]), error.end
-
-
-codecs.register_error("tinycrawl.reference", _escape_reference)

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator, Hashable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import Any
 
@@ -28,6 +29,8 @@ from tinycrawl.serial import Answer, Ask, Link, SerialCrawl
 from tinycrawl.storage import Storage
 from tinycrawl.urls import host_of, join_location, join_url
 
+_KEPT_BYTES, _KEPT_PAGES = 256 * 1024, 32  # what waits in memory too: pages up to this size, of the next ranks
+_DISK_THREADS = 4  # pages that are flushed at a time: file systems do several almost as fast as one
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
@@ -89,6 +92,7 @@ class SiteSpider(Spider):
         self._options = options
         self._publishing = False
         self._has_begun = False  # what the directory holds has been read
+        self._disk = ThreadPoolExecutor(_DISK_THREADS, thread_name_prefix="disk")
         self._all_utf8 = bool(settings["TINYCRAWL_ENCODING"])
 
     # Beginning and end
@@ -112,6 +116,7 @@ class SiteSpider(Spider):
             self.abort(str(error))
         if self.storage is None or self.writer is None:
             return
+        self._disk.shutdown()
         writer, self.writer = self.writer, None
         try:
             self.publisher.saved = writer.saved
@@ -130,10 +135,11 @@ class SiteSpider(Spider):
 
     def answer_from_cache(self, ask: Ask) -> Answer | None:
         """What an earlier crawl got, where the directory is built anew; asked by CacheMiddleware."""
-        if self.storage is None or self.storage.cache is None or self.writer is None:
+        writer = self.writer
+        if self.storage is None or self.storage.cache is None or writer is None:
             return None
         try:
-            return self.storage.cache.answer(ask, self.writer.hold)
+            return self.storage.cache.answer(ask, lambda *page: writer.hold(writer.draft(*page)))
         except DirectoryError as error:
             self.abort(str(error))
             return Answer(str(error))
@@ -258,13 +264,32 @@ class SiteSpider(Spider):
                 scheduler.answered(ask)
             if isinstance(response, FailedResponse) and response.is_unsent:
                 return iter(())
-        try:
-            self.serial.answer(ask, self._read_answer(ask, response))
-        except DirectoryError as error:
-            self.abort(str(error))
+        answer = response.meta.pop("answer", None)
+        self.serial.answer(ask, self._read_answer(ask, response) if answer is None else answer)
         if self.serial.is_outage and not self.serial.is_stopped:
             self._stop_for_outage()
         return self._publish()
+
+    async def receive(self, ask: Ask, response: Response) -> Answer:
+        """What *response* says, its page put into a hidden file; asked by ReceiveMiddleware.
+
+        The disk is waited for here, not in the callback: answers that need none may then overtake.
+        """
+        answer = self._read_answer(ask, response)
+        page, writer = answer.outcome, self.writer
+        if not isinstance(page, Fetched) or page.body is None or page.held is not None or writer is None:
+            return answer  # no page, or one of an earlier crawl
+        try:
+            draft = writer.draft(ask.url, ask.depth, page.body)
+            writing = asyncio.get_running_loop().run_in_executor(self._disk, draft.write)
+            await asyncio.wait([writing])
+            page.held = writer.hold(draft, writing.result)
+        except DirectoryError as error:
+            self.abort(str(error))
+            return answer
+        if len(page.body) > _KEPT_BYTES or not self.serial.is_soon(ask, _KEPT_PAGES):
+            page.body = None  # it is read again when its turn comes
+        return answer
 
     def _publish(self) -> Iterator[Any]:
         """Publish while there is something. An answer that arrives meanwhile is published here too, in its turn."""
@@ -320,10 +345,10 @@ class SiteSpider(Spider):
                 return Answer(str(error))
         if status not in SAVED_STATUS:
             return Answer(f"http {status}")
-        return Answer(self._read_page(ask, response))
+        return Answer(self._read_page(response))
 
-    def _read_page(self, ask: Ask, response: Response) -> Fetched | str:
-        """The page of a response, put into a hidden file; or the reason why it is none."""
+    def _read_page(self, response: Response) -> Fetched | str:
+        """The page of a response, or the reason why it is none."""
         kind = media_type(response.headers.getlist("Content-Type"))
         body = response.body
         if kind not in HTML_TYPES and (kind not in SNIFFED_TYPES or (body and not looks_like_html(body[:SNIFF_BYTES]))):
@@ -343,10 +368,7 @@ class SiteSpider(Spider):
         if self._options.obey_meta:
             values = [value.decode("latin-1") for value in response.headers.getlist("X-Robots-Tag")]
             page.noindex, page.nofollow = robots_header(values, self._options.robots_name)
-        if self.writer is not None:
-            page.held = self.writer.hold(ask.url, ask.depth, body)
-        if page.held is None or self.serial.is_next(ask):
-            page.body = body
+        page.body = body
         return page
 
 
