@@ -18,7 +18,7 @@ export CRAWL_DEPTH := $(value DEPTH)
 unexport DEPTH
 endif
 
-.PHONY: crawl test packages clean
+.PHONY: crawl test packages clean bench bench-quick bench-scale bench-packages
 
 crawl: .venv/run.stamp
 ifeq ($(origin SEED),undefined)
@@ -37,6 +37,31 @@ test: packages .venv/test.stamp
 packages:
 	PYTHON="$(PYTHON)" .ci/packages
 
+# tinycrawl measured against other crawlers, on this machine only: about twenty minutes, on two cores that do nothing
+# else. What cannot be installed is left out of the tables.
+bench: bench-packages .venv/run.stamp .venv-bench/stamp
+	.venv/bin/python bench/compare.py
+	.venv/bin/python bench/delay.py
+
+# The same in less than two minutes.
+bench-quick: bench-packages .venv/run.stamp
+	.venv/bin/python bench/compare.py --pages 500 --rounds 3 --bodies plain --tools tinycrawl CrawlSpider wget HTTrack
+	.venv/bin/python bench/delay.py --pages 60 --tools tinycrawl
+
+# Large sites, and many at a time. A site of 200,000 pages too: .venv/bin/python bench/scale.py sites --pages 200000
+bench-scale: .venv/run.stamp
+	.venv/bin/python bench/scale.py sites
+	.venv/bin/python bench/scale.py polite
+
+bench-packages:
+	-bench/packages
+
+# Without its stamp it counts as not installed. It is not for git, ruff or anybody else to look into.
+.venv-bench/stamp: bench/requirements.txt
+	$(PYTHON) -m venv .venv-bench
+	echo '*' >.venv-bench/.gitignore
+	-.venv-bench/bin/pip install --quiet --disable-pip-version-check -r bench/requirements.txt && touch $@
+
 .venv/run.stamp: requirements.txt
 	$(PYTHON) -m venv .venv
 	.venv/bin/pip install --quiet --disable-pip-version-check -r requirements.txt
@@ -47,5 +72,5 @@ packages:
 	touch $@
 
 clean:
-	rm -rf .venv build *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-bench build *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find tinycrawl tests -name __pycache__ -type d -prune -exec rm -rf {} +
