@@ -6,7 +6,7 @@ URLs, scope, counts, events and records change here and nowhere else. It knows n
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
@@ -120,7 +120,7 @@ class Publisher:
         self.event: Callable[[int, str, str], None] = events.EventLog(None)
         self.saved = 0
         self.saved_bytes = 0
-        self.links_seen = 0
+        self.links_seen: int | None = 0  # None: not counted
         self.failed: Counter[str] = Counter()  # URLs by reason
         self.skipped: Counter[str] = Counter()  # URLs and links by reason
         self._serial = serial
@@ -205,6 +205,17 @@ class Publisher:
         _, _, links = self._read(redirects[-1] if redirects else link.url, page, page.body)
         item = self._page(record, page)
         return item, self._tell_page(link, redirects, links, noindex=False, nofollow=nofollow)
+
+    def recall(self, records: Iterable[Record]) -> None:
+        """Count what the records of a finished crawl say. No page is read, and so no link is counted."""
+        self.links_seen = None
+        for record in records:
+            reason = record.get("reason")
+            if reason is None:
+                self.saved += 1
+                self.saved_bytes += record["length"]
+            else:
+                (self.failed if is_failure(reason) else self.skipped)[reason] += 1
 
     def refusals(self, depth: int) -> list[Record]:
         """The records of links that were refused, to be written before the first URL of their depth is settled.
@@ -323,7 +334,7 @@ class Publisher:
             self.skipped["nofollow"] += 1
             return []
         self.event(link.depth, events.SCANNING, url)
-        self.links_seen += len(links)
+        self.links_seen = (self.links_seen or 0) + len(links)
         return self._new_links(url, link.depth + 1, links)
 
     def _new_links(self, parent: str, depth: int, links: list[str]) -> list[Link]:

@@ -111,7 +111,7 @@ def make_joiner(base: str, encoding: str = "utf-8") -> Callable[[str], str | Non
     return join
 
 
-@lru_cache(maxsize=32_768)
+@lru_cache(maxsize=4_096)
 def _join(base: str, reference: str) -> str | None:
     href = ada_url.join_url(base, reference)
     return _finish(href) if href.startswith(_HTTP) else None

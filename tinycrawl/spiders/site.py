@@ -12,6 +12,7 @@ from scrapy.crawler import Crawler
 from scrapy.http import Response
 from twisted.python.failure import Failure
 
+import tinycrawl.settings as project
 from tinycrawl.cache import CachedResponse
 from tinycrawl.content import HTML_TYPES, SAVED_STATUS, SNIFF_BYTES, SNIFFED_TYPES, looks_like_html, media_type
 from tinycrawl.dupefilter import key_of
@@ -92,6 +93,7 @@ class SiteSpider(Spider):
         self._options = options
         self._publishing = False
         self._has_begun = False  # what the directory holds has been read
+        self._is_recalled = False  # it was finished before, and nothing of it was looked at again but the records
         self._disk = ThreadPoolExecutor(_DISK_THREADS, thread_name_prefix="disk")
         self._all_utf8 = bool(settings["TINYCRAWL_ENCODING"])
 
@@ -120,7 +122,7 @@ class SiteSpider(Spider):
         writer, self.writer = self.writer, None
         try:
             self.publisher.saved = writer.saved
-            if not self._has_begun:  # refused, or stopped while what the directory holds was read: it stays as it was
+            if not self._has_begun or self._is_recalled:  # refused, stopped while it was read, finished before
                 self.storage.close(writer.previous_end)
                 return
             if self.ending == "complete":
@@ -170,6 +172,10 @@ class SiteSpider(Spider):
     async def start(self) -> AsyncIterator[Any]:
         if self.serial.is_stopped:
             return
+        if self.storage is not None and self.storage.was_complete and not self._has_listeners():
+            self.publisher.recall(self.storage.writer.records())
+            self._has_begun = self._is_recalled = True
+            return
         seed = self.publisher.seed(self.plan.arguments.seed)
         records = self.writer.records() if self.writer is not None else iter(())
         first = next(records, None)
@@ -189,6 +195,15 @@ class SiteSpider(Spider):
                 return
         self.serial.is_replaying = False
         self._has_begun = True
+
+    def _has_listeners(self) -> bool:
+        """Does anybody but us want the pages of a crawl that was finished before?"""
+        settings = self.settings
+        return (
+            bool(settings.getdict("FEEDS"))
+            or self.plan.arguments.events is not None
+            or any(settings.getdict(name) != getattr(project, name) for name in ("ITEM_PIPELINES", "EXTENSIONS"))
+        )
 
     async def _emit(self, page: Page) -> None:
         """Send a replayed page through the pipelines.
