@@ -60,6 +60,7 @@ def crawl_spider(call: Call) -> list[str]:
         "DOWNLOAD_DELAY": call.delay,
         "CONCURRENT_REQUESTS_PER_DOMAIN": CONCURRENCY,
         "LOG_LEVEL": "INFO",
+        "REMOTE_CONTROL_ENABLED": 0,  # it shares a folder with every other Scrapy of this user
     }
     arguments = {"seed": call.seed, "directory": call.directory}
     return scrapy_command(["runspider", str(HERE / "plainspider.py")], arguments, settings)

@@ -28,14 +28,11 @@ def run_bench(program: str, *options: object) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
-def test_compare_tells_that_both_scrapy_crawls_save_the_oracle_pages() -> None:
-    heads, ours, plain = run_bench(
-        "compare.py", "--pages", 25, "--rounds", 1, "--bodies", "gzip", "--tools", "tinycrawl", "CrawlSpider"
-    )
+def test_compare_tells_that_our_crawl_saves_the_oracle_pages() -> None:
+    heads, ours = run_bench("compare.py", "--pages", 25, "--rounds", 1, "--bodies", "gzip", "--tools", "tinycrawl")
 
     assert heads == ["", "pages/s", "from-to", "x CrawlSpider", "CPU ms/page", "peak MB", "pages saved"]
     assert (ours[0], ours[-1]) == ("tinycrawl", "as the oracle")
-    assert (plain[0], plain[3], plain[-1]) == ("CrawlSpider", "1.00", "as the oracle, 1 twice (1 of 1 rounds)")
 
 
 @pytest.mark.parametrize(

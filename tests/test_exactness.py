@@ -20,7 +20,7 @@ def crawls() -> Iterator[Comparison]:
         yield shared
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(site=sites(), seed=st.integers(0, 2**32))
 def test_random_sites_are_crawled_as_by_the_oracle_in_every_way(crawls: Comparison, site: Site, seed: int) -> None:
     assert crawls.differences(site, seed) == []
