@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from conftest import FAST_SETTINGS, REPOSITORY, CrawlCommand, Result
 from mockserver import MockServer, Reply, Routes, page, redirect
 
@@ -229,3 +231,19 @@ def test_mistake_in_a_site_file_is_a_usage_error(tmp_path: Path, server: Server,
         assert result.stderr.count("\n") == 1
         assert (result.status, result.files) == (2, {})
     assert site.requests == []
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["DOWNLOADER_MIDDLEWARES={}", 'ITEM_PIPELINES={"tinycrawl.pipelines.PageDirectoryPipeline": null}'],
+)
+def test_a_crawl_without_its_own_parts_is_refused(setting: str, server: Server, crawl: CrawlCommand) -> None:
+    """Without them it would save nothing, and end as complete."""
+    site = server({"/": page()})
+    name, _, value = setting.partition("=")
+
+    result = crawl(site.url(), 0, settings={name: value}, check=2)
+
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"tinycrawl: setting `{name}`: expected the entries of tinycrawl/settings.py too, ")
+    assert (site.requests, result.directory.exists()) == ([], False)

@@ -55,6 +55,11 @@ class PageDirectoryPipeline:
             del self._waiting[order]
         try:
             return self._write(item)
+        except DropItem:
+            raise
+        except Exception as error:
+            self.spider.abort(f"internal error: {error!r}")  # else Scrapy would log it and end as if all were well
+            raise
         finally:
             self._end_turn()
 

@@ -207,6 +207,13 @@ def _check_settings(settings: BaseSettings) -> None:
     for name in ("TINYCRAWL_AHEAD", "CONCURRENT_REQUESTS_PER_DOMAIN"):  # with none, nothing would ever be sent
         if settings.getint(name) < 1:
             raise UsageError(f"setting `{name}`: expected 1 or more, got {settings[name]!r}")
+    for name in ("DOWNLOADER_MIDDLEWARES", "ITEM_PIPELINES"):  # what is given replaces the project's own
+        given = settings.getdict(name)
+        missing = [path for path, order in getattr(project, name).items() if order and given.get(path) is None]
+        if missing:
+            raise UsageError(
+                f"setting `{name}`: expected the entries of tinycrawl/settings.py too, {missing[0]} is missing"
+            )
     _check_parameters(settings)
     if settings["TINYCRAWL_ADDRESS_GUARD"] not in (None, "", "0", "1", 0, 1, "True", "False", "true", "false"):
         value = settings["TINYCRAWL_ADDRESS_GUARD"]
