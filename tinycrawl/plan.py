@@ -1,6 +1,7 @@
 """Plan: one crawl, checked before anything is created: arguments, the site's file, scope, page directory, identity."""
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -208,6 +209,8 @@ def _check_settings(settings: BaseSettings) -> None:
         if settings.getint(name) < 1:
             raise UsageError(f"setting `{name}`: expected 1 or more, got {settings[name]!r}")
     for name in ("DOWNLOADER_MIDDLEWARES", "ITEM_PIPELINES"):  # what is given replaces the project's own
+        if "SCRAPY_CHECK" in os.environ:  # `scrapy check` has no pipelines
+            break
         given = settings.getdict(name)
         missing = [path for path, order in getattr(project, name).items() if order and given.get(path) is None]
         if missing:
