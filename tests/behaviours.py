@@ -68,6 +68,10 @@ class Wire:
         while await self.reader.read(PIECE):
             pass
 
+    async def heard(self) -> None:
+        """Wait until the client says something more, or leaves."""
+        await self.reader.read(PIECE)
+
     async def half_close(self) -> None:
         self.writer.write_eof()
         await self.hold()
@@ -1111,6 +1115,8 @@ def seeds() -> list[Behaviour]:
     rows: list[tuple[str, str, bytes | Talk]] = [
         ("cut", "truncated", ok()[:-3]),
         ("gzip-cut", "truncated gzip", encoded(GZIPPED[:-3], "gzip")),
+        # the connection looks alive, and is closed when it is used again: what the retry says counts
+        ("gzip-cut-then-closed", "truncated gzip", then(encoded(GZIPPED[:-3], "gzip"), lambda wire: wire.heard())),
         ("not-http", "not an HTTP answer", b"SSH-2.0-OpenSSH_9.6p1\r\n"),
         ("escape-sequences", "not an HTTP answer", b"\x1b]0;FORGED\x07\x1b[2J\x1b[31m one two\r\n"),
         ("nothing", "connection lost", b""),

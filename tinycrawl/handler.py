@@ -24,7 +24,8 @@ class PoliteHTTPHandler(HTTP11DownloadHandler):
     """Scrapy's handler, but polite about its connections.
 
     - A GET whose kept-alive connection died is not repeated behind our back: Twisted does so within a millisecond,
-      outside the downloader slots and RetryMiddleware.
+      outside the downloader slots and RetryMiddleware. A retry has a connection of its own: one that the server is
+      about to close must not make its last try fail.
     - The delay to a host's next request counts from when this one is sent, not from when connecting began. On a new
       connection, where a TLS handshake comes first, from when its answer begins: else the next one would be early.
     - Nothing is begun once the crawl is being stopped, and nothing goes on beyond the time of its page.
@@ -73,7 +74,8 @@ class PoliteHTTPHandler(HTTP11DownloadHandler):
     def _connect(self, key: Any, endpoint: Any) -> "Deferred[Any]":
         if self._is_guarded:
             _guard(endpoint)
-        connecting: Deferred[Any] = self._get_connection(key, endpoint)
+        connect = self._pool._newConnection if self._request.meta.get("retry_times") else self._get_connection
+        connecting: Deferred[Any] = connect(key, endpoint)
         return connecting.addCallback(self._connected, self._request)
 
     def _put(self, key: Any, connection: Any) -> None:
