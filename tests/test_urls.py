@@ -1,7 +1,9 @@
 """URLs as strings: what a link means, what is requested, and which URLs are one page."""
 
 import re
+from collections.abc import Callable
 
+import ada_url
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
@@ -318,6 +320,38 @@ def test_a_joined_url_is_normalised_and_bare(reference: str, encoding: str) -> N
     assert "#" not in url
     assert re.fullmatch(r"https?://[^/@?#]*[^/@?#.:](:[0-9]+)?/.*", url)
     assert url == f"{url.partition('//')[0]}//{site_of(url)}{url[url.index('/', 8) :]}"
+
+
+NEARLY_PLAIN = st.text(st.sampled_from("ab.-_~/?#0%:;=&+,@\\ \t\né"), max_size=12)
+UP = st.builds("../".__mul__, st.integers(0, 4))
+BASES = st.sampled_from(
+    [
+        "http://h.test/",
+        "https://h.test:81/a/b/c?d/e",
+        "http://h.test//a//b/",
+        "http://u:p@h.test/a/b/c",
+        "http://h.test./a/b",
+        "http://[::1]:8/a/b",
+        "http://h.test/a;x/.b./c;",
+        "mailto:a@h.test",
+    ]
+)
+
+
+@settings(deadline=None, max_examples=1_000)
+@given(BASES, st.one_of(NEARLY_PLAIN, st.builds("{}{}".format, st.one_of(UP, st.just("/"), BASES), NEARLY_PLAIN)))
+def test_plain_links_are_joined_as_all_others_are(base: str, reference: str) -> None:
+    def outcome(join: Callable[[], str | None]) -> str | None:
+        try:
+            return join()
+        except ValueError:
+            return "malformed"
+
+    def by_the_parser() -> str | None:
+        href = ada_url.join_url(base, reference)
+        return normalise_url(href) if href.startswith(("http:", "https:")) else None
+
+    assert outcome(lambda: join_url(base, reference)) == outcome(by_the_parser)
 
 
 @settings(deadline=None)

@@ -22,11 +22,17 @@ class SafeFormatter(logging.Formatter):
 
 
 class SafeLogs:
-    """Puts a SafeFormatter around the formatter of each handler of the log; Scrapy has made them before."""
+    """Puts a SafeFormatter around the formatter of each handler of the log; Scrapy has made them before.
+
+    Scrapy sets LOG_LEVEL on its handler alone. What no handler wants of its core, two lines for each page, is not
+    made any more.
+    """
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> "SafeLogs":
-        for handler in logging.getLogger().handlers:
+        handlers = logging.getLogger().handlers
+        logging.getLogger("scrapy.core").setLevel(min((handler.level for handler in handlers), default=logging.NOTSET))
+        for handler in handlers:
             formatter = handler.formatter or logging.Formatter()
             if not isinstance(formatter, SafeFormatter):
                 handler.setFormatter(SafeFormatter(formatter))

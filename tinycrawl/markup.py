@@ -1,6 +1,7 @@
 """What an HTML page says: its text, its links, and what it asks of robots."""
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -147,7 +148,7 @@ class _Reader:
 
     def __init__(self, robots_name: str, max_links: int) -> None:
         self._robots = {"robots", robots_name.lower()}
-        self._max_links = max_links
+        self._max_links = max_links or sys.maxsize
         self._base: str | None = None
         self._refresh = ""
         self._links: list[Link] = []
@@ -155,6 +156,7 @@ class _Reader:
         self._surplus = 0
 
     def read(self, text: str) -> None:
+        links = self._links
         for node in LexborHTMLParser(text).css(_QUERY):
             attributes = node.attributes
             tag = node.tag
@@ -171,13 +173,16 @@ class _Reader:
             if tag == "base":
                 self._base = value if self._base is None else self._base
             elif value or name == "href":  # an empty href leads to the page's base, an empty src to about:blank
+                if len(links) >= self._max_links:
+                    self._surplus += 1
+                    continue
                 rel = attributes.get("rel") if name == "href" else None
-                self._add(Link(value, rel is not None and "nofollow" in rel.lower().split()))
+                links.append(Link(value, rel is not None and "nofollow" in rel.lower().split()))
 
     def result(self) -> Markup:
         if self._refresh:
             self._links.insert(0, Link(self._refresh, False))
-            if 0 < self._max_links < len(self._links):
+            if len(self._links) > self._max_links:
                 self._surplus += 1
                 del self._links[-1]
         return Markup(self._base, self._links, *_read_directives(self._directives), self._surplus)
@@ -188,12 +193,6 @@ class _Reader:
             self._refresh = self._refresh or _refresh_target(content)
         if (attributes.get("name") or "").strip().lower() in self._robots:
             self._directives.update(_SEPARATORS.split(content.lower()))
-
-    def _add(self, link: Link) -> None:
-        if 0 < self._max_links <= len(self._links):
-            self._surplus += 1
-        else:
-            self._links.append(link)
 
 
 def _is_svg(node: LexborNode) -> bool:

@@ -288,7 +288,7 @@ class Publisher:
             base = join_base(url, markup.base)
         if markup.surplus:
             self.skipped["too many links on a page"] += markup.surplus
-        join = make_joiner(base, page.charset)
+        join, drop = make_joiner(base, page.charset), self.drop_parameters
         for href, is_nofollow in markup.links:
             if is_nofollow and not self._options.follow_nofollow:
                 self.skipped["rel=nofollow"] += 1
@@ -301,7 +301,7 @@ class Publisher:
                 if joined is None:
                     self.skipped["not http"] += 1
                 else:
-                    links.append(self.drop_parameters(joined))
+                    links.append(drop(joined) if drop else joined)
         return noindex, nofollow, links
 
     def _tell_failure(self, link: Link, redirects: tuple[str, ...], reason: str) -> None:
