@@ -9,16 +9,17 @@ from scrapy.dupefilters import RFPDupeFilter
 from tinycrawl.urls import canonicalise_url
 
 
-def key_of(url: str) -> bytes:
-    """What makes two URLs the same: 16 bytes of BLAKE2b of the canonical URL."""
-    return blake2b(canonicalise_url(url).encode(), digest_size=16).digest()
+def key_of(url: str) -> str:
+    """What makes two URLs the same: the canonical URL; *url* itself where it is that, so that it is in memory once."""
+    canonical = canonicalise_url(url)
+    return url if canonical == url else canonical
 
 
 class CanonicalFingerprinter:
     """Fingerprints of requests (REQUEST_FINGERPRINTER_CLASS): the crawl only ever sends GET without a body."""
 
     def fingerprint(self, request: Request) -> bytes:
-        return key_of(request.url)
+        return blake2b(key_of(request.url).encode(), digest_size=16).digest()
 
 
 class RankDupeFilter(RFPDupeFilter):
@@ -33,4 +34,4 @@ class RankDupeFilter(RFPDupeFilter):
         link = request.meta.get("link")
         if self.ranks is None or link is None:
             return super().request_seen(request)
-        return bool(self.ranks.setdefault(self.fingerprinter.fingerprint(request), link.rank) != link.rank)
+        return bool(self.ranks.setdefault(key_of(link.url), link.rank) != link.rank)
