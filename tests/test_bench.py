@@ -88,3 +88,11 @@ def test_polite_counts_the_pages_and_robots_txt_of_every_host() -> None:
 
     assert table["pages saved"] == "all 7"  # and the hub
     assert table["requests to the sites, robots.txt included"] == "8"
+
+
+def test_shares_tell_where_all_of_the_time_goes() -> None:
+    heads, *rows = run_bench("shares.py", "--pages", 25)
+
+    assert heads == ["what", "share", "us/page"]
+    assert sum(float(share.removesuffix("%")) for _, share, _ in rows) == pytest.approx(100, abs=1)
+    assert "Twisted: HTTP, connections, Deferreds" in [what for what, *_ in rows]

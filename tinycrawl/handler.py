@@ -10,6 +10,7 @@ from scrapy.crawler import Crawler
 from scrapy.http import Headers, Response
 from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import HostnameEndpoint
+from twisted.internet.task import LoopingCall
 
 from tinycrawl.certificates import ExplainingPolicy
 from tinycrawl.content import SAVED_STATUS
@@ -18,6 +19,8 @@ from tinycrawl.guard import GuardedReactor, PrivateAddress, is_private_host
 from tinycrawl.politeness import has_started, is_closing
 from tinycrawl.urls import host_of
 from tinycrawl.wire import make_factory
+
+_TICK = 5.0  # seconds
 
 
 class PoliteHTTPHandler(HTTP11DownloadHandler):
@@ -51,6 +54,14 @@ class PoliteHTTPHandler(HTTP11DownloadHandler):
         plan = getattr(crawler.spider, "plan", None)
         self._is_guarded = plan is not None and plan.is_guarded
         crawler.signals.connect(self._headers_received, signal=signals.headers_received)
+        # The reactor forgets timeouts that were cancelled, two for each request, when another is due: that may take
+        # minutes and megabytes.
+        self._tick = LoopingCall(lambda: None)
+        self._tick.start(_TICK, now=False)
+
+    async def close(self) -> None:
+        self._tick.stop()
+        await super().close()
 
     async def download_request(self, request: Request) -> Response:
         if is_closing(self._crawler):

@@ -157,6 +157,7 @@ class SerialCrawl:
         self._open: dict[int, Walk] = {}  # in the order in which they are published
         self._asks: dict[str, Ask] = {}  # of open walks, asked without cookies
         self._ready: dict[str, list[tuple[int, int, Ask]]] = {}  # per host, a heap by rank
+        self._hosts: set[str] = set()  # of all links ever
         self._waiting = 0  # asks that have no answer yet
         self._tie = 0  # keeps asks of one rank in their order
         self._offline: list[Ask] = []  # the latest answers, as long as none came from a server
@@ -182,6 +183,7 @@ class SerialCrawl:
         while place and self._frontier[place - 1].rank > link.rank:
             place -= 1
         self._frontier.insert(place, link)
+        self._hosts.add(self.host(link.url))
         self._pushed[link.depth] += 1
         self._queued[link.depth] += 1
 
@@ -260,6 +262,8 @@ class SerialCrawl:
 
     def _open_next(self, is_idle: Callable[[], bool]) -> bool:
         room = self.ahead if self.remaining is None else min(self.ahead, self.remaining)
+        if self._ready and len(self._hosts) == 1:
+            return False  # one host, which has no room: to look further would only take memory
         link = self._next_link()
         if link is None or self._probe is not None:
             return False
