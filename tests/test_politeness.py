@@ -93,6 +93,15 @@ def test_no_two_requests_to_a_host_start_too_close_together(server: Server, craw
         ]
 
 
+def test_without_a_delay_too_one_request_to_a_host_is_in_flight_at_a_time(server: Server, crawl: CrawlCommand) -> None:
+    site = server({"/": page("/slow", "/b"), "/slow": page(delay=0.5), "/b": page()})
+
+    crawl(site.url("/"), 1, settings={"CONCURRENT_REQUESTS_PER_DOMAIN": 1})
+
+    times = {request.target: request.time for request in site.requests}
+    assert times["/b"] - times["/slow"] >= 0.5
+
+
 def test_large_pages_do_not_make_requests_bunch(server: Server, crawl: CrawlCommand) -> None:
     """While a page is parsed nothing is sent; what then is late must not make the next one early."""
     links = [f"/{i}" for i in range(4)]

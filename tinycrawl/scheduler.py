@@ -16,8 +16,9 @@ class LevelScheduler(Scheduler):
     """Hands out requests in canonical order, and those of a deeper level only when nothing is in flight.
 
     What to ask next is SerialCrawl's to say; this class turns its asks into requests, keeps retries, and hands out no
-    more requests for a host than can be sent plus one that waits for the delay. A host that is slow then cannot take
-    all of CONCURRENT_REQUESTS, and a shutdown has little to wait for.
+    more requests for a host than may be in flight: without a delay Scrapy's downloader would send two that come at
+    once, whatever CONCURRENT_REQUESTS_PER_DOMAIN says. A host that is slow then cannot take all of
+    CONCURRENT_REQUESTS, and a shutdown has little to wait for.
 
     With a spider that is not ours (``scrapy shell``) it is Scrapy's own scheduler.
     """
@@ -89,7 +90,7 @@ class LevelScheduler(Scheduler):
 
     def _has_room(self, host: str) -> bool:
         concurrency = int(self._slots.get(host, {}).get("concurrency", self._concurrency))
-        return self._flying[host] <= concurrency if concurrency else True
+        return self._flying[host] < concurrency if concurrency else True
 
     def _is_idle(self) -> bool:
         """Nothing in flight, and every item and request of the pages so far has been taken in."""
