@@ -1,6 +1,8 @@
 # make crawl                                        the bundled demo site, on this machine only
 # make crawl SEED=https://example.org/ DEPTH=2      a site; quote a SEED that contains & or ;
 # make crawl SEED=... ARGS="-a scope=domain -s DOWNLOAD_DELAY=0.5"
+# make scrapyd                                      the service that runs crawls as jobs, on this machine only
+# make deploy TARGET=local                          hands it this code
 # make test                                         style, types, tests
 # make clean                                        removes the venv and caches, never crawled pages
 
@@ -18,7 +20,12 @@ export CRAWL_DEPTH := $(value DEPTH)
 unexport DEPTH
 endif
 
-.PHONY: crawl test packages clean bench bench-quick bench-scale bench-packages
+ifneq ($(origin TARGET),undefined)
+export DEPLOY_TARGET := $(value TARGET)
+unexport TARGET
+endif
+
+.PHONY: crawl scrapyd deploy test packages clean bench bench-quick bench-scale bench-packages
 
 crawl: .venv/run.stamp
 ifeq ($(origin SEED),undefined)
@@ -26,6 +33,12 @@ ifeq ($(origin SEED),undefined)
 else
 	.venv/bin/scrapy crawl site -a seed="$$CRAWL_SEED" -a depth="$${CRAWL_DEPTH-2}" $(ARGS)
 endif
+
+scrapyd: .venv/scrapyd.stamp
+	.venv/bin/python service.py start
+
+deploy: .venv/scrapyd.stamp
+	.venv/bin/python service.py deploy "$${DEPLOY_TARGET-local}"
 
 test: packages .venv/test.stamp
 	.venv/bin/ruff check .
@@ -67,10 +80,14 @@ bench-packages:
 	.venv/bin/pip install --quiet --disable-pip-version-check -r requirements.txt
 	touch $@
 
-.venv/test.stamp: .venv/run.stamp requirements-dev.txt
+.venv/scrapyd.stamp: .venv/run.stamp requirements-scrapyd.txt
+	.venv/bin/pip install --quiet --disable-pip-version-check -r requirements-scrapyd.txt
+	touch $@
+
+.venv/test.stamp: .venv/scrapyd.stamp requirements-dev.txt
 	.venv/bin/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	touch $@
 
 clean:
-	rm -rf .venv .venv-bench build *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-bench build setup.py *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find tinycrawl tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -9,21 +9,30 @@ from pathlib import Path
 from scrapy import Spider
 from scrapy.commands.crawl import Command as CrawlCommand
 from scrapy.crawler import Crawler
+from scrapy.exceptions import UsageError as ScrapyUsageError
 from scrapy.spiderloader import get_spider_loader
 
 from tinycrawl.arguments import show_value
 from tinycrawl.exceptions import UsageError
 from tinycrawl.plan import make_plan
+from tinycrawl.summary import conclude, log_refusal
 
 
 class Command(CrawlCommand):
-    """Exit status 0: complete, 1: failed, 2: usage, 3: stopped early with something left to do."""
+    """Exit status 0: complete, 1: failed, 2: usage, 3: stopped early with something left to do, 4: skipped."""
 
     def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
         if sys.stderr is None:  # closed by whoever started us; much of what we stand on takes it for granted
             sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115  # for as long as the process lives
-        super().process_options(args, opts)
         assert self.settings is not None
+        try:
+            super().process_options(args, opts)
+        except ScrapyUsageError as error:
+            for name, _, value in (setting.partition("=") for setting in opts.set):
+                if name == "LOG_FILE":  # not taken in with the others
+                    self.settings.set(name, value, priority="cmdline")
+            log_refusal(self.settings, str(error))
+            raise
         try:
             spiders = get_spider_loader(self.settings).list()
             if len(args) == 1 and args[0] not in spiders:
@@ -31,6 +40,7 @@ class Command(CrawlCommand):
             if args == ["site"]:
                 make_plan(self.settings.copy(), opts.spargs)
         except UsageError as error:
+            log_refusal(self.settings, str(error))
             print(f"tinycrawl: {error}", file=sys.stderr)
             sys.exit(2)
 
@@ -40,6 +50,7 @@ class Command(CrawlCommand):
             signal.signal(number, signal.SIG_IGN)
         if not self.exitcode:
             self.exitcode = getattr(self._crawler.spider, "exit_status", 0)
+        conclude(self._crawler)
 
     def _create_crawler(self, spidercls: type[Spider] | str) -> Crawler:
         self._crawler = super()._create_crawler(spidercls)
