@@ -1,11 +1,23 @@
 """Per-site files: found by host alone, and refused by name where they say something unknown."""
 
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scrapy.settings import Settings
 
+from conftest import REPOSITORY
 from tinycrawl.exceptions import UsageError
+from tinycrawl.sitecheck import check_file, check_files, find_files
 from tinycrawl.sites import Site, load_site
+from tinycrawl.tomllines import key_lines
 
 KNOWN = frozenset({"DOWNLOAD_DELAY", "DOWNLOAD_SLOTS", "TINYCRAWL_MAX_DEPTH", "lower"})
 
@@ -128,14 +140,18 @@ def test_host_never_leads_elsewhere(host: str, tmp_path: Path) -> None:
         ),
         pytest.param(
             "[crawler]\ndepth = 3\n",
-            ":1: 'crawler': unknown, expected the tables [crawl] and [settings]",
+            ":1: 'crawler': unknown, expected the tables [crawl], [settings] and [schedule]",
             id="table",
         ),
         pytest.param(
-            "depth = 3\n", ":1: 'depth': unknown, expected the tables [crawl] and [settings]", id="outside-a-table"
+            "depth = 3\n",
+            ":1: 'depth': unknown, expected the tables [crawl], [settings] and [schedule]",
+            id="outside-a-table",
         ),
         pytest.param(
-            "crawl = 3\n", ":1: 'crawl': unknown, expected the tables [crawl] and [settings]", id="not-a-table"
+            "crawl = 3\n",
+            ":1: 'crawl': unknown, expected the tables [crawl], [settings] and [schedule]",
+            id="not-a-table",
         ),
         pytest.param(
             "[crawl]\ndepth = \n",
@@ -144,7 +160,7 @@ def test_host_never_leads_elsewhere(host: str, tmp_path: Path) -> None:
         ),
         pytest.param(
             '[crawl]\n"a\\nb" = 1\n',
-            r": 'a\nb' in [crawl]: unknown, expected one of depth, pagedir, scope, domains, include, exclude, "
+            r":2: 'a\nb' in [crawl]: unknown, expected one of depth, pagedir, scope, domains, include, exclude, "
             "max_pages, order, duplicates, strict",
             id="newline-in-the-key",
         ),
@@ -179,3 +195,353 @@ def test_directory_that_does_not_exist_is_refused(tmp_path: Path) -> None:
         load("h.test", tmp_path / "none")
 
     assert str(info.value) == f"setting `TINYCRAWL_SITES_DIR`: expected a directory, got '{tmp_path / 'none'}'"
+
+
+# On which line a key is
+
+
+TOML = """\
+top = 1
+
+[crawl]           # [settings]
+depth = 2
+exclude = '''
+depth = 3
+[settings]
+'''
+"include" = "a # \\" = b"
+domains = [
+  "a.test",  # depth = 9
+  "b = c",
+]
+
+[settings]
+depth = 7
+DOWNLOAD_SLOTS."h.test".delay = 1
+TINYCRAWL_COOKIES = { depth = "x", 'a"b' = "]", "\\u00e9" = { deep = [1, { deeper = 2 }] } }
+text = \"\"\"
+[nothing]
+\\\"\"\" depth = 3 \"\"\"\"
+at = 1979-05-27 07:32:00
+
+[settings . "DOWNLOAD_HANDLERS" ]
+depth.of.it = 1
+[[list]]
+a = 1
+[[list]]
+b = 2
+"""
+
+LINES = {
+    ("top",): 1,
+    ("crawl",): 3,
+    ("crawl", "depth"): 4,
+    ("crawl", "exclude"): 5,
+    ("crawl", "include"): 9,
+    ("crawl", "domains"): 10,
+    ("settings",): 15,
+    ("settings", "depth"): 16,
+    ("settings", "DOWNLOAD_SLOTS"): 17,
+    ("settings", "DOWNLOAD_SLOTS", "h.test"): 17,
+    ("settings", "DOWNLOAD_SLOTS", "h.test", "delay"): 17,
+    ("settings", "TINYCRAWL_COOKIES"): 18,
+    ("settings", "TINYCRAWL_COOKIES", "depth"): 18,
+    ("settings", "TINYCRAWL_COOKIES", 'a"b'): 18,
+    ("settings", "TINYCRAWL_COOKIES", "é"): 18,
+    ("settings", "TINYCRAWL_COOKIES", "é", "deep"): 18,
+    ("settings", "TINYCRAWL_COOKIES", "é", "deep", "deeper"): 18,
+    ("settings", "text"): 19,
+    ("settings", "at"): 22,
+    ("settings", "DOWNLOAD_HANDLERS"): 24,
+    ("settings", "DOWNLOAD_HANDLERS", "depth"): 25,
+    ("settings", "DOWNLOAD_HANDLERS", "depth", "of"): 25,
+    ("settings", "DOWNLOAD_HANDLERS", "depth", "of", "it"): 25,
+    ("list",): 26,
+    ("list", "a"): 27,
+    ("list", "b"): 29,
+}
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_keys_are_found_on_their_lines(end: str) -> None:
+    text = TOML.replace("\n", end)
+    tomllib.loads(text)
+
+    assert key_lines(text) == LINES
+
+
+KEYS = st.text(st.sampled_from("ab-1. é\"'\\#=[]"), min_size=1, max_size=4)
+VALUES = st.sampled_from(
+    [
+        "1",
+        "-2.5e3",
+        "true",
+        '"#]"',
+        "'\\'",
+        '"""\n]= \\""""',
+        "''''\n'''",
+        "[1, 2]",
+        "[\n 1, # [\n [2],\n]",
+        "{}",
+        "1979-05-27",
+    ]
+)
+
+
+@given(st.dictionaries(KEYS, st.dictionaries(KEYS, VALUES, max_size=4), max_size=4), st.data())
+def test_every_key_of_a_file_is_found(tables: dict[str, dict[str, str]], data: st.DataObject) -> None:
+    text, expected = "", {}
+    for table, values in tables.items():
+        text += data.draw(st.sampled_from(["", "\n", "# [x]\n"]))
+        expected[(table,)] = text.count("\n") + 1
+        text += f"[ {json.dumps(table)} ] # = \n"
+        for key, value in values.items():
+            text += data.draw(st.sampled_from(["", " ", "\t\n"]))
+            expected[table, key] = text.count("\n") + 1
+            text += f"{json.dumps(key)}={value}\n"
+    tomllib.loads(text)
+
+    assert key_lines(text) == expected
+
+
+# All faults of all files
+
+
+@pytest.fixture(scope="module")
+def project() -> Settings:
+    settings = Settings()
+    settings.setmodule("tinycrawl.settings", priority="project")
+    return settings
+
+
+def faults(directory: Path, text: str, project: Settings, name: str = "h.test.toml") -> list[str]:
+    path = write_site(directory, text, name)
+    checked = check_file(path, project)
+    assert all(fault.path == str(path) for fault in checked.faults)
+    return [f"{fault.line}: {fault.problem}" for fault in checked.faults]
+
+
+def test_all_faults_of_a_file_are_found_with_their_lines(tmp_path: Path, project: Settings) -> None:
+    text = """\
+other = 1
+[crawl]
+depth = 11
+scope = "galaxy"
+include = '('
+max_pages = true
+domains = [
+  "ok.test",
+  "not a domain",
+]
+seed = "http://h.test/"
+[settings]
+DOWNLOAD_DELAY = "fast"
+depth = 3
+"ROBOTSTXT_OBEY" = "perhaps"
+DEPTH_STATS_VERBOSE = "perhaps"
+TINYCRAWL_AHEAD = 0
+TINYCRAWL_COOKIES = "sid=geheim"
+SCHEDULER = "other"
+TINYCRAWL_NONE = 1
+[schedule]
+cron = "61 * * * *"
+seed = "http://www.h.test/"
+often = true
+"""
+
+    found = faults(tmp_path, text, project)
+
+    assert [line.split(": expected")[0] for line in found] == [
+        "1: 'other': unknown, expected the tables [crawl], [settings] and [schedule]",
+        "3: `depth`",
+        "4: `scope`",
+        "5: `include`",
+        "6: `max_pages`",
+        "7: `domains`",
+        "11: 'seed' in [crawl]: unknown, expected one of depth, pagedir, scope, domains, include, exclude, max_pages,"
+        " order, duplicates, strict",
+        "13: setting `DOWNLOAD_DELAY`",
+        "14: 'depth' in [settings]: not a setting of Scrapy or of tinycrawl",
+        "15: setting `ROBOTSTXT_OBEY`",
+        "16: setting `DEPTH_STATS_VERBOSE`",
+        "17: setting `TINYCRAWL_AHEAD`",
+        "18: setting `TINYCRAWL_COOKIES`",
+        "19: setting `SCHEDULER`",
+        "20: 'TINYCRAWL_NONE' in [settings]: not a setting of Scrapy or of tinycrawl",
+        "21: [schedule] needs `pagedir` in [crawl]",
+        "22: `cron` in [schedule]",
+        "23: `seed` in [schedule]",
+        "24: 'often' in [schedule]: unknown, expected one of seed, cron, timezone, keep, diff, fresh",
+    ]
+    assert "geheim" not in "".join(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        pytest.param(
+            '[settings]\nLOG_LEVEL = "INFO"\nTINYCRAWL_HTTP_PASSWORD = "geheim"\n',
+            "3: setting `TINYCRAWL_HTTP_USER`: expected the user of `TINYCRAWL_HTTP_PASSWORD`, got nothing",
+            id="password-without-user",
+        ),
+        pytest.param(
+            "[crawl]\ndepth = 2\n[settings]\nDEPTH_LIMIT = 3\n",
+            "4: setting `DEPTH_LIMIT`: expected the same as the argument depth=2, got 3",
+            id="two-depths",
+        ),
+        pytest.param(
+            "[crawl]\npagedir = '/data/{Date}/{host}'\n",
+            "2: spider argument `pagedir`: expected {date} and {host} alone in braces, got {Date}",
+            id="placeholder",
+        ),
+        pytest.param(
+            "[crawl]\npagedir = '/data/{date}/{host}'\n",
+            "2: spider argument `pagedir`: expected {date} once, in its last part, got '/data/{date}/{host}'",
+            id="date-in-the-middle",
+        ),
+        pytest.param("[crawl]\ndepth = \n", "2: Invalid value (at line 2, column 9)", id="syntax"),
+        pytest.param(
+            "[schedule]\n[crawl]\ndepth 3\n",
+            "3: Expected '=' after a key in a key/value pair (at line 3, column 7)",
+            id="syntax-with-a-schedule",
+        ),
+        pytest.param("x = " + "[" * 20_000, "0: a number too long or nested too deep", id="too-deep"),
+    ],
+)
+def test_fault_of_the_whole_file_is_found(text: str, fault: str, tmp_path: Path, project: Settings) -> None:
+    assert faults(tmp_path, text, project) == [fault]
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("H.test.toml", "0: its name is not as URLs have the host; expected h.test.toml"),
+        ("h.test:80.toml", "0: its name is no host; expected one like www.example.org.toml"),
+        ("bücher.test.toml", "0: its name is not as URLs have the host; expected xn--bcher-kva.test.toml"),
+        ("https h.test.toml", "0: its name is no host; expected one like www.example.org.toml"),
+        ("a@h.test.toml", "0: its name is not as URLs have the host; expected h.test.toml"),
+        ("127.1.toml", "0: its name is not as URLs have the host; expected 127.0.0.1.toml"),
+        ("h.test.TOML", "0: its name is not as URLs have the host; expected h.test.toml"),
+    ],
+)
+def test_name_that_no_host_would_find_is_a_fault(name: str, fault: str, tmp_path: Path, project: Settings) -> None:
+    assert faults(tmp_path, "[crawl]\ndepth = 1\n", project, name) == [fault]
+
+
+@pytest.mark.parametrize(
+    "name", ["h.test.toml", "::1.toml", "127.0.0.1.toml", "xn--bcher-kva.test.toml", "a_b.test.toml"]
+)
+def test_file_that_is_right_has_no_fault(name: str, tmp_path: Path, project: Settings) -> None:
+    assert faults(tmp_path, "[crawl]\ndepth = 1\n[settings]\nDOWNLOAD_DELAY = 2\n", project, name) == []
+
+
+def test_two_schedules_never_share_a_directory(tmp_path: Path, project: Settings) -> None:
+    for host in ("a.test", "b.test"):
+        write_site(
+            tmp_path,
+            f'[schedule]\nseed = "http://{host}/"\ncron = "0 0 * * *"\n'
+            '[crawl]\ndepth = 1\npagedir = "/data/{date}"\n',
+            f"{host}.toml",
+        )
+
+    checked = check_files(find_files(tmp_path), project)
+
+    assert [str(fault) for file in checked for fault in file.faults] == [
+        f"{tmp_path}/b.test.toml:6: `pagedir`: expected one of its own, {tmp_path}/a.test.toml has it too"
+    ]
+
+
+def test_packaged_files_have_no_fault(project: Settings) -> None:
+    files = check_files(find_files(None), project)
+
+    assert [(file.host, file.faults) for file in files] == [("www.example.org", [])]
+
+
+# The commands
+
+
+def run_sites(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "scrapy", "sites", *map(str, arguments)]
+    environment = {**os.environ, **environment}
+    return subprocess.run(
+        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_check_names_every_fault_by_file_and_line_and_fails(tmp_path: Path) -> None:
+    write_site(tmp_path, "[crawl]\ndept = 1\ndepth = 'x'\n", "a.test.toml")
+    write_site(tmp_path, "[crawl]\ndepth = 1\n", "b.test.toml")
+    write_site(tmp_path, "no toml\n", "notes.txt")
+
+    wrong = run_sites("check", "-s", f"TINYCRAWL_SITES_DIR={tmp_path}")
+    right = run_sites("check", tmp_path / "b.test.toml")
+    machine = run_sites("check", "--json", tmp_path)
+
+    problems = [
+        "'dept' in [crawl]: unknown, expected one of depth, pagedir, scope, domains, include, exclude, max_pages,"
+        " order, duplicates, strict",
+        "`depth`: expected an integer from 0 to 10, got 'x'",
+    ]
+    path = f"{tmp_path}/a.test.toml"
+    assert (wrong.returncode, wrong.stderr) == (1, "")
+    assert wrong.stdout.splitlines() == [
+        f"{path}:2: {problems[0]}",
+        f"{path}:3: {problems[1]}",
+        "2 files, 0 schedules: 2 faults",
+    ]
+    assert (right.returncode, right.stdout) == (0, "1 files, 0 schedules: no faults\n")
+    assert [json.loads(line) for line in machine.stdout.splitlines()] == [
+        {"path": path, "line": 2, "problem": problems[0]},
+        {"path": path, "line": 3, "problem": problems[1]},
+    ]
+    assert machine.returncode == 1
+
+
+def test_show_says_where_each_value_is_from_and_no_secret(tmp_path: Path) -> None:
+    path = write_site(
+        tmp_path,
+        """\
+[settings]
+DOWNLOAD_DELAY = 2.5
+RETRY_TIMES = 4
+TINYCRAWL_HTTP_USER = "me"
+TINYCRAWL_HTTP_PASSWORD = "geheim1"
+TINYCRAWL_COOKIES = { sid = "geheim2" }
+DEFAULT_REQUEST_HEADERS = { X-Key = "geheim3" }
+[crawl]
+depth = 3
+pagedir = "/data/{host}/{date}"
+[schedule]
+seed = "http://h.test/start"
+cron = "30 3 * * 1"
+timezone = "Europe/Berlin"
+""",
+    )
+    options = ["-s", f"TINYCRAWL_SITES_DIR={tmp_path}", "-s", "RETRY_TIMES=7"]
+
+    machine = run_sites("show", "h.test", "--json", *options, http_proxy="http://u:geheim4@p.test:1")
+    people = run_sites("show", "http://h.test/other", *options)
+    unknown = run_sites("show", "h test", *options)
+
+    assert (machine.returncode, machine.stderr) == (0, "")
+    facts = json.loads(machine.stdout)
+    values = {value["name"]: (value["value"], value["source"]) for value in facts["values"]}
+    assert values["seed"] == ("http://h.test/start", f"{path}:12")
+    assert values["depth"] == (3, f"{path}:9")
+    assert values["scope"] == ("host", "default")
+    assert re.fullmatch(r"/data/h\.test/\d{4}-\d\d-\d\dT\d{6}", values["pagedir"][0])
+    assert values["DOWNLOAD_DELAY"] == (2.5, f"{path}:2")
+    assert values["RETRY_TIMES"] == ("7", "command line")
+    assert values["ROBOTSTXT_OBEY"] == (True, "tinycrawl/settings.py")
+    assert values["TINYCRAWL_HTTP_USER"] == ("me", f"{path}:4")
+    assert values["TINYCRAWL_HTTP_PASSWORD"] == ("(set)", f"{path}:5")
+    assert values["TINYCRAWL_COOKIES"] == ("(set)", f"{path}:6")
+    assert values["DEFAULT_REQUEST_HEADERS"] == ("(set)", f"{path}:7")
+    assert values["TINYCRAWL_PROXY"] == ("(set)", "environment: http_proxy")
+    assert facts["schedule"]["cron"] == "30 3 * * 1"
+    assert len(facts["next"]) == 3
+    assert people.returncode == 0
+    assert re.search(rf"^  DOWNLOAD_DELAY +2\.5  \({re.escape(str(path))}:2\)$", people.stdout, re.MULTILINE)
+    assert "geheim" not in machine.stdout + people.stdout
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    assert len(unknown.stderr.splitlines()) == 1

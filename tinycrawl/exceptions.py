@@ -13,6 +13,10 @@ class DirectoryError(TinycrawlError):
     """A page directory cannot be used or written: raised by ``pagedir``. The text always gives the path."""
 
 
+class RunSkipped(TinycrawlError):
+    """The last run of a recurring crawl still works: raised by ``runs``, before anything is created. Exit status 4."""
+
+
 class CrawlFailed(TinycrawlError):
     """The crawl as a whole failed. Exit status 1.
 

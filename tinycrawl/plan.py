@@ -5,8 +5,10 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from scrapy.settings import SETTINGS_PRIORITIES, BaseSettings, Settings
 
@@ -15,6 +17,7 @@ from tinycrawl.arguments import Arguments, parse_arguments, parse_seed, show_val
 from tinycrawl.credentials import Credentials, read_credentials
 from tinycrawl.exceptions import DirectoryError, UsageError
 from tinycrawl.guard import is_private_host
+from tinycrawl.runs import DATE, Run, Series, choose_run, exceeded_limit, fill_host, read_flag, read_keep
 from tinycrawl.scope import Scope
 from tinycrawl.sites import load_site
 from tinycrawl.urls import host_of, site_of
@@ -35,6 +38,9 @@ POLICIES = (
 )
 
 
+# What is used, and shown nowhere.
+SECRETS = frozenset({"TINYCRAWL_HTTP_PASSWORD", "TINYCRAWL_PROXY", "TINYCRAWL_COOKIES"})
+
 _LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
@@ -42,7 +48,8 @@ _LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 class Plan:
     """What one crawl will do. *directory* is absolute; *identity* is the first line of its manifest.
 
-    *drop_parameters*: names, see `ParameterFilter`. *is_guarded*: only public addresses may be connected to.
+    *drop_parameters*: names, see `ParameterFilter`. *is_guarded*: only public addresses may be connected to. *run*: of
+    a recurring crawl, whose directory is named by a date.
     """
 
     arguments: Arguments
@@ -52,6 +59,7 @@ class Plan:
     credentials: Credentials
     drop_parameters: tuple[str, ...] = ()
     is_guarded: bool = False
+    run: Run | None = None
 
     @property
     def limits(self) -> dict[str, int | None]:
@@ -63,13 +71,12 @@ class Plan:
 
         :raises DirectoryError: it has gone further than they allow.
         """
-        for name, limit in self.limits.items():
-            before = end.get(name)
-            if limit is not None and (not isinstance(before, int) or limit < before):
-                raise DirectoryError(
-                    f"page directory {self.directory} holds a crawl with {name}={before}, which cannot be continued"
-                    f" with {name}={limit}; fresh=1 discards it"
-                )
+        name = exceeded_limit(self.limits, end)
+        if name is not None:
+            raise DirectoryError(
+                f"page directory {self.directory} holds a crawl with {name}={end.get(name)}, which cannot be continued"
+                f" with {name}={self.limits[name]}; fresh=1 discards it"
+            )
 
 
 def make_plan(settings: BaseSettings, given: Mapping[str, object]) -> Plan:
@@ -81,18 +88,17 @@ def make_plan(settings: BaseSettings, given: Mapping[str, object]) -> Plan:
     """
     seed = parse_seed(given.get("seed"))
     sites = settings["TINYCRAWL_SITES_DIR"]
-    known = [name for name in (*Settings(), *vars(project)) if name.isupper()]
     site = load_site(
-        host_of(seed), _expand("setting `TINYCRAWL_SITES_DIR`", sites) if sites else None, known_settings=known
+        host_of(seed),
+        _expand("setting `TINYCRAWL_SITES_DIR`", sites) if sites else None,
+        known_settings=known_settings(),
     )
     for name, value in site.settings.items():
-        if name == "TINYCRAWL_COOKIES_FILE" and isinstance(value, str) and value and value[0] != "~":
-            value = str(Path(site.path).parent / value)
         try:
-            settings.set(name, value, priority="spider")
-        except (TypeError, ValueError):
-            raise UsageError(f"{site.path}: setting `{name}`: got {show_value(value)}") from None
-    _check_settings(settings)
+            set_for_site(settings, name, value, site.path)
+        except UsageError as error:
+            raise UsageError(f"{site.path}: {error}") from None
+    check_settings(settings)
     arguments = parse_arguments(
         given, max_depth=settings.getint("TINYCRAWL_MAX_DEPTH"), defaults=site.crawl, source=site.path
     )
@@ -128,8 +134,55 @@ def make_plan(settings: BaseSettings, given: Mapping[str, object]) -> Plan:
         **({"depth": arguments.depth} if arguments.order == "depth-first" else {}),
         "policies": policies,
     }
+    run = None
+    if DATE in directory.name:
+        run = _choose_run(directory, site.schedule, site.path, identity, arguments)
+        directory = run.directory
     drop_parameters = tuple(settings.getlist("TINYCRAWL_DROP_PARAMETERS"))
-    return Plan(arguments, scope, directory, identity, credentials, drop_parameters, _is_guarded(settings, arguments))
+    is_guarded = _is_guarded(settings, arguments)
+    return Plan(arguments, scope, directory, identity, credentials, drop_parameters, is_guarded, run)
+
+
+def known_settings() -> list[str]:
+    """The names of Scrapy's settings and of ours."""
+    return [name for name in (*Settings(), *vars(project)) if name.isupper()]
+
+
+def set_for_site(settings: BaseSettings, name: str, value: Any, path: str) -> None:
+    """Set what the site's file at *path* says; what the command line set stays.
+
+    :raises UsageError: the value is of no use.
+    """
+    if name == "TINYCRAWL_COOKIES_FILE" and isinstance(value, str) and value and value[0] != "~":
+        value = str(Path(path).parent / value)
+    try:
+        settings.set(name, value, priority="spider")
+    except (TypeError, ValueError):
+        shown = "what is not shown" if name in SECRETS else show_value(value)
+        raise UsageError(f"setting `{name}`: got {shown}") from None
+
+
+def _choose_run(
+    pattern: Path, schedule: Mapping[str, Any], path: str, identity: Mapping[str, Any], arguments: Arguments
+) -> Run:
+    """Where a run of a recurring crawl works; *schedule* is of the site's file at *path*."""
+    keep = None
+    is_compared = False
+    for name in ("keep", "diff"):
+        try:
+            if name == "keep" and name in schedule:
+                keep = read_keep(schedule[name])
+            elif name in schedule:
+                is_compared = read_flag(schedule[name])
+        except ValueError as error:
+            value = show_value(schedule[name])
+            raise UsageError(f"{path}: `{name}` in [schedule]: expected {error}, got {value}") from None
+    limits = {"depth": arguments.depth, "max_pages": arguments.max_pages}
+    series = Series(pattern, identity, limits, keep, is_compared)
+    try:
+        return choose_run(series, datetime.now(UTC), fresh=arguments.fresh, recheck=bool(arguments.recheck))
+    except OSError as error:
+        raise UsageError(f"spider argument `pagedir`: {pattern} cannot be read: {error.strerror}") from None
 
 
 def _is_guarded(settings: BaseSettings, arguments: Arguments) -> bool:
@@ -140,10 +193,11 @@ def _is_guarded(settings: BaseSettings, arguments: Arguments) -> bool:
 
 def _directory(settings: BaseSettings, arguments: Arguments) -> Path:
     if arguments.pagedir:
-        return _expand("spider argument `pagedir`", arguments.pagedir).resolve()
+        where = "spider argument `pagedir`"
+        return _expand(where, fill_host(arguments.pagedir, host_of(arguments.seed), where)).resolve()
     name = f"{re.sub(r'[^A-Za-z0-9.-]', '_', site_of(arguments.seed))}-{arguments.depth}"
     if arguments.job:
-        name += f"-{re.sub(r'[^A-Za-z0-9-]', '_', arguments.job)}"
+        name += f"-{quote(arguments.job, safe='')}"  # two jobs never share a directory
     return _expand("setting `TINYCRAWL_OUTPUT_DIR`", settings["TINYCRAWL_OUTPUT_DIR"]).resolve() / name
 
 
@@ -173,7 +227,7 @@ def _check_events(path: str | None, directory: Path) -> None:
         )
 
 
-def _check_settings(settings: BaseSettings) -> None:
+def check_settings(settings: BaseSettings) -> None:
     """Numbers and flags given as text, or in a site's file, must be such; and what the crawl stands on must stay."""
     for name in settings:
         if name.startswith("TINYCRAWL_") and not hasattr(project, name):
@@ -203,7 +257,7 @@ def _check_settings(settings: BaseSettings) -> None:
             kinds = {bool: "0 or 1", dict: "a JSON object", int: "a whole number, 0 or more"}
             kind = kinds.get(type(default), "a number, 0 or more")
             # A cookie is a secret.
-            shown = "what is not shown" if name == "TINYCRAWL_COOKIES" else show_value(settings[name])
+            shown = "what is not shown" if name in SECRETS else show_value(settings[name])
             raise UsageError(f"setting `{name}`: expected {kind}, got {shown}") from None
     for name in ("TINYCRAWL_AHEAD", "CONCURRENT_REQUESTS_PER_DOMAIN"):  # with none, nothing would ever be sent
         if settings.getint(name) < 1:

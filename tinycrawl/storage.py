@@ -18,6 +18,7 @@ from tinycrawl.items import Page, Unsaved
 from tinycrawl.pagedir import MARKER, DirectoryLock, PageDirectory, PageWriter
 from tinycrawl.plan import Plan
 from tinycrawl.publisher import is_failure
+from tinycrawl.runs import reached
 from tinycrawl.verification import Fault, find_faults
 
 logger = logging.getLogger(__name__)
@@ -30,12 +31,14 @@ class Storage:
 
     :raises DirectoryError: the directory cannot be used, holds another crawl, or one that went further. It is left as
         it was.
+    :raises RunSkipped: of a recurring crawl, the last run still works.
     """
 
     def __init__(self, plan: Plan, *, sync: bool) -> None:
         self._plan = plan
         self._lock: DirectoryLock | None = None  # of the old directory, where a new one is built beside it
         self._beside = plan.directory
+        self._run_lock = plan.run.begin() if plan.run is not None else None
         self.cache: CrawlCache | None = None
         is_whole = False  # every page has been compared with its record, and nothing was found
         try:
@@ -52,13 +55,14 @@ class Storage:
             )
         except DirectoryError:
             self._unlock()
+            self._end_run()
             raise
         self._discard_leftovers()
         for line in self.writer.repaired:
             logger.warning("Page directory: %s", line)
         end = self.writer.previous_end
         try:
-            plan.check_limits(end or self._reached(self.writer))
+            plan.check_limits(end or reached(self.writer))
         except DirectoryError:
             self.close(end)  # how the last crawl ended stays as it was, like all else
             raise
@@ -91,7 +95,7 @@ class Storage:
             raise DirectoryError(
                 f"page directory {plan.directory} is a mount point: it cannot be built anew in its place"
             )
-        plan.check_limits(old.end or self._reached(old))
+        plan.check_limits(old.end or reached(old))
         for fault in faults.values():
             logger.warning("Page directory: %s; it is fetched again", fault)
         self.cache = CrawlCache(old, set(faults), is_failure if plan.arguments.recheck else lambda reason: False)
@@ -120,15 +124,6 @@ class Storage:
                 other.rename(self._plan.directory / other.name)  # no crawl wrote it
         path.rmdir()
 
-    @staticmethod
-    def _reached(directory: PageDirectory | PageWriter) -> dict[str, int]:
-        """The smallest limits that allow what a crawl left which was killed."""
-        depth = pages = 0
-        for record in directory.records():
-            depth = max(depth, record.get("depth", 0))
-            pages += "docID" in record
-        return {"depth": depth, "max_pages": pages}
-
     def compare(self, item: Page | Unsaved) -> None:
         """Look at what replaces a damaged page: is it what it was?
 
@@ -145,7 +140,7 @@ class Storage:
                 raise DirectoryError(
                     f"page directory {self._plan.directory}: {url} is damaged and cannot be fetched again ({reason})"
                 )
-            if not isinstance(item, Page) or item.sha256 != digest:
+            if item.sha256 != digest:
                 logger.warning("Page directory: %s was damaged, and the site now answers otherwise", url)
 
     def close(self, end: dict[str, Any] | None, *, is_done: bool = False) -> None:
@@ -164,8 +159,17 @@ class Storage:
                 self._remove(self._lock, self._beside)
         except OSError as error:
             raise DirectoryError(f"page directory {self._plan.directory}: {error.strerror}") from error
+        else:
+            if self._plan.run is not None and (is_done or "limit" in (end or {})):
+                self._plan.run.finish()
         finally:
             self._unlock()
+            self._end_run()
+
+    def _end_run(self) -> None:
+        if self._run_lock is not None:
+            self._run_lock.close()
+            self._run_lock = None
 
     def _unlock(self) -> None:
         if self._lock is not None:
