@@ -110,6 +110,8 @@ class Comparison:
     def _crawl(self, run: Run, pool: CrawlPool, site: Site, directory: Path) -> tuple[dict[str, bytes], str | None]:
         self.crawls += 1
         arguments = {"seed": self._server.url(site.seed), "depth": site.depth, "pagedir": str(directory)}
+        if site.is_folded:
+            arguments["duplicates"] = "fold"
         answer = pool.run(arguments, run.settings())
         files = {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*")}
         return files, answer["error"]
@@ -130,6 +132,13 @@ class Comparison:
         lines = [json.loads(line) for line in files.get(".crawler", b"").splitlines()]
         if not lines or lines[-1].get("end") != ("complete" if oracle else lines[-1].get("end")):
             yield f"the manifest ends with {lines[-1:]}"
+        folded = {
+            [line["url"], *line.get("redirects", ())][-1].removeprefix(prefix): line["reason"]
+            for line in lines
+            if line.get("reason", "").startswith("duplicate of ")
+        }
+        if oracle and folded != {path: f"duplicate of {doc_id}" for path, doc_id in site.folded().items()}:
+            yield f"folded: expected {site.folded()}, got {folded}"
 
 
 def _start(content: bytes | None) -> str:

@@ -6,7 +6,7 @@ Nothing here comes from tinycrawl: the oracle is DESIGN section 4 written down o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -34,10 +34,11 @@ SPELLINGS = {
 
 @dataclass(frozen=True)
 class Found:
-    """The oracle's view of a page: is it saved, and what does it link to?"""
+    """The oracle's view of a page: is it saved, what does it link to, and what are its bytes, where that matters?"""
 
     links: tuple[str, ...] = ()
     is_saved: bool = True
+    body: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -47,10 +48,16 @@ class Moved:
     target: str | None
 
 
-def serial_crawl(seed: str, depth: int | None, answer: Callable[[str], Found | Moved | None]) -> list[tuple[str, int]]:
+def serial_crawl(
+    seed: str,
+    depth: int | None,
+    answer: Callable[[str], Found | Moved | None],
+    folded: dict[str, int] | None = None,
+) -> list[tuple[str, int]]:
     """Crawl one URL at a time and return the saved pages with their depths, in the order of their docIDs.
 
-    *answer* says what a URL answers in the end, after retries (None: nothing to save); *depth* None is no limit.
+    *answer* says what a URL answers in the end, after retries (None: nothing to save); *depth* None is no limit. With
+    *folded*, a page whose body was saved before is not saved again and not followed: it gets its docID there.
 
     - A redirect costs no depth and no rank: its target, even if held for the next level, is fetched at once.
     - A URL fetched before, by its own rank or as a target, is not fetched again: what leads there saves nothing.
@@ -60,6 +67,7 @@ def serial_crawl(seed: str, depth: int | None, answer: Callable[[str], Found | M
     saved: list[tuple[str, int]] = []
     held = {seed}  # every URL that has or had a rank of its own
     fetched: set[str] = set()
+    doc_ids: dict[bytes | None, int] = {}
     level, this_level = 0, [seed]
     while this_level:
         next_level: list[str] = []
@@ -73,9 +81,12 @@ def serial_crawl(seed: str, depth: int | None, answer: Callable[[str], Found | M
                 if isinstance(reply, Moved):
                     url = reply.target
                     continue
-                if reply is not None:
+                if folded is not None and reply is not None and reply.is_saved and reply.body in doc_ids:
+                    folded[url] = doc_ids[reply.body]
+                elif reply is not None:
                     if reply.is_saved:
                         saved.append((url, level))
+                        doc_ids[reply.body] = len(saved)
                     if level != depth:
                         for link in reply.links:
                             if link not in held:
@@ -111,15 +122,24 @@ class Node:
 
 @dataclass(frozen=True)
 class Site:
-    """Nodes ``/n0``, ``/n1``, ...; the seed is ``/n0``."""
+    """Nodes ``/n0``, ``/n1``, ...; the seed is ``/n0``. *is_folded*: pages with the same bytes are to be folded."""
 
     nodes: tuple[Node, ...]
     depth: int = 5
+    is_folded: bool = False
     seed: str = field(default="/n0", init=False)
 
     def oracle(self, depth: int | None = None) -> list[tuple[str, int]]:
         """The pages (path, depth) that a crawl saves, in docID order; without *depth*, at the site's own."""
-        return serial_crawl(self.seed, self.depth if depth is None else depth, self._answer)
+        return serial_crawl(
+            self.seed, self.depth if depth is None else depth, self._answer, {} if self.is_folded else None
+        )
+
+    def folded(self) -> dict[str, int]:
+        """The paths that are folded, each with the docID of the page that has its bytes."""
+        folded: dict[str, int] = {}
+        serial_crawl(self.seed, self.depth, self._answer, folded)
+        return folded if self.is_folded else {}
 
     def bodies(self, host: str) -> dict[str, bytes]:
         """The bytes of every page, by path, when the site is served at *host* (with its port)."""
@@ -161,7 +181,8 @@ class Site:
         if node.kind != "page":
             return None
         links = () if node.nofollow else node.links
-        return Found(tuple(f"/n{link.node}" for link in links if link.spelling != "external"), not node.noindex)
+        targets = tuple(f"/n{link.node}" for link in links if link.spelling != "external")
+        return Found(targets, not node.noindex, render(node, "any host") if self.is_folded else None)
 
 
 def spell(link: Link, host: str) -> str:
@@ -188,8 +209,11 @@ def one_in(count: int) -> st.SearchStrategy[bool]:
 
 
 @st.composite
-def sites(draw: st.DrawFn, max_nodes: int = 14, max_padding: int = 1_000_000) -> Site:
-    """Random sites of 1 to *max_nodes* nodes with a depth of 0 to 5."""
+def sites(draw: st.DrawFn, max_nodes: int = 14, max_padding: int = 1_000_000, is_folded: bool = False) -> Site:
+    """Random sites of 1 to *max_nodes* nodes with a depth of 0 to 5.
+
+    *is_folded*: a third of the pages have the bytes of one before them, some with another header, and are to be folded.
+    """
     count = draw(st.integers(1, max_nodes) | st.integers((max_nodes + 1) // 2, max_nodes))
     kinds = [
         draw(st.sampled_from(["page"] * (30 if number == 0 else 6) + ["redirect"] * 3 + ["missing", "pdf"]))
@@ -232,7 +256,17 @@ def sites(draw: st.DrawFn, max_nodes: int = 14, max_padding: int = 1_000_000) ->
                 padding=draw(st.integers(max_padding // 4, max_padding)) if is_page and draw(one_in(40)) else 0,
             )
         )
-    return Site(tuple(nodes), draw(st.sampled_from([3, 2, 4, 5, 3, 2, 1, 0])))
+    for number, node in enumerate(nodes):
+        originals = [before for before in nodes[:number] if before.kind == "page"]
+        if is_folded and node.kind == "page" and originals and draw(one_in(3)):
+            original = draw(st.sampled_from(originals))
+            nodes[number] = replace(
+                original, failures=node.failures, retry_after=node.retry_after, latency=node.latency
+            )
+            if (original.robots_header or not robots_words(original)) and draw(one_in(4)):
+                noindex, nofollow = draw(st.booleans()), draw(st.booleans())
+                nodes[number] = replace(nodes[number], robots_header=True, noindex=noindex, nofollow=nofollow)
+    return Site(tuple(nodes), draw(st.sampled_from([3, 2, 4, 5, 3, 2, 1, 0])), is_folded)
 
 
 LINK_ATTRIBUTES = {"a": "href", "area": "href", "frame": "src", "iframe": "src"}

@@ -143,6 +143,7 @@ def test_directory_and_feed_are_identical_at_every_concurrency_and_on_a_rerun(
         "doc_id": 4,
         "url": site.url("/late"),
         "depth": 1,
+        "title": "",
         "status": 200,
         "content_type": "text/html",
         "charset": "utf-8",

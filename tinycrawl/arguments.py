@@ -156,7 +156,7 @@ def parse_arguments(
         max_pages=read("max_pages", _integer(1, None), None),
         order=read("order", _choice(*ORDERS), "breadth-first"),
         events=read("events", _read_path, None),
-        duplicates=read("duplicates", _read_duplicates, "keep"),
+        duplicates=read("duplicates", _choice("keep", "fold"), "keep"),
         strict=read("strict", _read_flag, False),
         fresh=read("fresh", _read_flag, False),
         recheck=read("recheck", _read_recheck, None),
@@ -281,12 +281,6 @@ def _read_pattern(value: object) -> str:
     except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"a regular expression ({one_line(str(error))[:_LONGEST_SHOWN]})") from None
     return value
-
-
-def _read_duplicates(value: object) -> str:
-    if value == "keep":
-        return "keep"
-    raise ValueError("keep (this version does not fold yet)" if value == "fold" else "keep")
 
 
 def _read_recheck(value: object) -> str:

@@ -9,6 +9,7 @@ import ctypes
 import errno
 import os
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,10 @@ from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.http import Response
 
+from tinycrawl.exceptions import DirectoryError
 from tinycrawl.items import Record
-from tinycrawl.pagedir import PageDirectory
-from tinycrawl.publisher import NOINDEX, Fetched
+from tinycrawl.pagedir import Held, PageDirectory
+from tinycrawl.publisher import FOLDED, NOINDEX, Fetched
 from tinycrawl.serial import Answer, Ask
 
 
@@ -37,8 +39,13 @@ class CrawlCache:
         self._redirects: dict[str, str] = {}
         self._records: dict[str, Record] = {}
         self.digests: dict[str, str] = {}  # of damaged pages, by the URL requested and the final one
+        self._lost: dict[int, str] = {}  # the same by docID
+        self._found: dict[str, Held | None] = {}  # what was asked again and is as before, by these digests
         for record in directory.records():
             chain = [record["url"], *record.get("redirects", ())]
+            if record.get("docID") in damaged:
+                self._lost[record["docID"]] = record["sha256"]
+                self._found[record["sha256"]] = None
             if len(set(chain)) < len(chain) or ("reason" in record and again(record["reason"])):
                 continue  # cookies were at work, or it failed
             if record.get("docID") in damaged:
@@ -58,16 +65,33 @@ class CrawlCache:
         record = self._records.get(ask.url)
         if record is None:
             return None
-        if record.get("reason", NOINDEX) != NOINDEX:
-            return Answer(record["reason"], is_live=False)
+        reason = record.get("reason", NOINDEX)
+        is_folded = reason.startswith(FOLDED)
+        if reason != NOINDEX and not is_folded:
+            return Answer(reason, is_live=False)
         page = Fetched(record["status"], record["type"], record["charset"], "stored" in record)
         page.nofollow = record.get("nofollow", False)
-        if "docID" in record:
-            body = self._directory[record["docID"] - 1].body
+        if "docID" in record or is_folded:
+            body = self._body(int(reason.removeprefix(FOLDED)) if is_folded else record["docID"])
+            if body is None:
+                return None
             page.held = hold(ask.url, ask.depth, body)
         else:
             page.noindex, page.links = True, record["links"]
         return Answer(page, is_live=False)
+
+    def learn(self, held: Held) -> None:
+        """A page has been asked for: if it is a damaged one that is as before, what was folded onto it need not be."""
+        if self._found.get(held.sha256, held) is None:
+            self._found[held.sha256] = held
+
+    def _body(self, doc_id: int) -> bytes | None:
+        if doc_id not in self._lost:
+            return self._directory[doc_id - 1].body
+        held = self._found[self._lost[doc_id]]
+        with suppress(DirectoryError):  # it was dropped: no page came of it
+            return None if held is None else held.read()
+        return None
 
 
 class CachedResponse(Response):

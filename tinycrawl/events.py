@@ -22,6 +22,7 @@ FAILED = "Failed"  # no page: an error
 FORBIDDEN = "IgnRobot"  # robots.txt forbids it
 NOT_A_PAGE = "NotHTML"  # no HTML, or nothing at all
 UNSAVED = "NoIndex"  # a page that asks not to be saved
+FOLDED = "Folded"  # a page whose bytes were saved before
 
 
 class EventLog:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tinycrawl.markup import decode_body
 from tinycrawl.pagedir import Held
 
 Record = Mapping[str, Any]  # a line of the manifest, as far as the spider knows it
@@ -19,7 +20,8 @@ class Page:
 
     *url* is the final one, *requested* the one that a link or the seed named, *parent* the page with that link (None
     for the seed). *depth* counts links from the seed. *length* and *sha256* (hexadecimal) are of the body as stored;
-    *charset* is the encoding the server meant. *doc_id* is 0 until the pipeline has numbered the page.
+    *charset* is the encoding the server meant. *doc_id* is 0 until the pipeline has numbered the page. *title* is read
+    where a feed wants it.
     """
 
     url: str
@@ -33,10 +35,17 @@ class Page:
     length: int = 0
     sha256: str = ""
     doc_id: int = 0
+    title: str = ""
     order: int = field(default=0, repr=False)  # its place among all items of the crawl, from 1
     record: Record = field(default_factory=dict, repr=False)
     before: Sequence[Record] = field(default=(), repr=False)  # of links that were refused, to be written first
     held: Held | None = field(default=None, repr=False)  # where the body waits for its number
+
+    @property
+    def text(self) -> str:
+        """The body, decoded."""
+        charset = self.record.get("stored", self.charset)
+        return decode_body(self.body, f"text/html; charset={charset}")[0]
 
 
 @dataclass(slots=True)
@@ -46,3 +55,4 @@ class Unsaved:
     record: Record
     before: Sequence[Record] = ()
     order: int = 0
+    sha256: str = ""  # of a page that is folded

@@ -41,6 +41,10 @@ _XML_EMPTY = re.compile(
     re.DOTALL,
 )
 _SEPARATORS = re.compile(r"[\s,]+")
+_TITLE = re.compile(r"<title[\t\n\f\r />]", re.IGNORECASE)
+_SIMPLE_TITLE = re.compile(r"<title(?:[\t\n\f\r ][^<>\"']*)?>[^<]*(?=</title[\t\n\f\r />])", re.IGNORECASE)
+_ASCII_SPACE = re.compile(r"[\t\n\f\r ]+")
+_HTML_IN_MATH = frozenset({"mi", "mn", "mo", "ms", "mtext", "annotation-xml"})
 _OUTLINE_BATCH = 5_000  # tags of an outline that are parsed at a time
 # A robot's name before a colon; not the rest of a date that has a comma: `unavailable_after: Friday, 25-Jun-10 15:00`.
 _ROBOTS_SCOPE = re.compile(r"\s*(?P<name>[A-Za-z_*][^\s:]*)\s*:(?P<rest>.*)", re.DOTALL)
@@ -59,6 +63,7 @@ class Markup:
     """What `read_markup` found.
 
     *base* is None where no ``<base>`` has an address; *surplus* counts the links beyond the limit, which are left out.
+    *refreshes*: the first link is the target of a meta refresh.
     """
 
     base: str | None
@@ -66,6 +71,7 @@ class Markup:
     noindex: bool
     nofollow: bool
     surplus: int = 0
+    refreshes: bool = False
 
 
 def decode_body(body: bytes, content_type: str | None) -> tuple[str, str]:
@@ -185,7 +191,7 @@ class _Reader:
             if len(self._links) > self._max_links:
                 self._surplus += 1
                 del self._links[-1]
-        return Markup(self._base, self._links, *_read_directives(self._directives), self._surplus)
+        return Markup(self._base, self._links, *_read_directives(self._directives), self._surplus, bool(self._refresh))
 
     def _read_meta(self, attributes: Mapping[str, str | None]) -> None:
         content = attributes.get("content") or ""
@@ -212,6 +218,37 @@ def as_html(xhtml: str) -> str:
     "<script src='x'></script><br/>"
     """
     return _XML_EMPTY.sub(lambda match: f"<{match[1]}{match[2]}></{match[1]}>" if match[1] else match[0], xhtml)
+
+
+def read_title(text: str) -> str:
+    """The title of an HTML page, as browsers give ``document.title``; empty if it has none.
+
+    >>> read_title("<svg><title>no</title></svg><title> Tom &amp;\\n Jerry </title><title>no</title>")
+    'Tom & Jerry'
+    """
+    first = _TITLE.search(text)
+    if first is None:
+        return ""
+    simple = _SIMPLE_TITLE.match(text, first.start())
+    start = "" if simple is None else f"{text[: simple.end()]}</title>"
+    # What is in the head is the first, whatever follows.
+    title = None if not start or is_costly(start) else LexborHTMLParser(start).css_first("head > title")
+    if title is None:
+        if is_costly(text):
+            tags = outline(text, with_titles=True)
+            text = next((tag for tag in tags if tag.startswith("<title>")), "")
+        titles = LexborHTMLParser(text).css("title")
+        title = next((node for node in titles if not (_is_svg(node) or _is_math(node))), None)
+    return "" if title is None else _ASCII_SPACE.sub(" ", title.text()).strip(" ")
+
+
+def _is_math(node: LexborNode) -> bool:
+    parent = node.parent
+    while parent is not None and parent.tag not in _HTML_IN_MATH:
+        if parent.tag == "math":
+            return True
+        parent = parent.parent
+    return False
 
 
 def _batches(tags: Iterator[str]) -> Iterator[list[str]]:

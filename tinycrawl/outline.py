@@ -55,8 +55,10 @@ def _has_long_tag(text: str) -> bool:
     return any(text.find("<", start, start + block) < 0 for start in range(0, len(text) - block + 1, block))
 
 
-def outline(text: str) -> Iterator[str]:
+def outline(text: str, *, with_titles: bool = False) -> Iterator[str]:
     """The start tags of links, bases and metas, as the page has them, each with its end tag; frames become iframes.
+
+    *with_titles*: the titles too, each with its text.
 
     >>> list(outline("<div><A HREF=x>y</a><!-- <a href=z> --><textarea><a href=z></textarea>"))
     ['<A HREF=x></A>']
@@ -92,6 +94,8 @@ def outline(text: str) -> Iterator[str]:
                 return
             if name in _TEXT and not foreign:
                 position = _end_of_text(name, text, token.end())
+                if with_titles and name == "title" and not templates:
+                    yield f"<title>{text[token.end() : position]}</title>"
                 break
 
 

@@ -441,6 +441,16 @@ class DirectoryLock:
         self._held.close()
 
 
+def is_locked(path: Path) -> bool:
+    """Is *path* a directory that a crawl is writing at this moment?"""
+    with suppress(DirectoryError), _open_marker(path) as marker:
+        try:
+            fcntl.flock(marker, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
 def _lock_marker(path: Path, undo: ExitStack, is_made: bool) -> int:
     marker = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     undo.callback(os.close, marker)

@@ -8,8 +8,11 @@ from scrapy import signals
 from scrapy.crawler import Crawler
 from scrapy.exceptions import DropItem
 
+from tinycrawl.content import XHTML_TYPE
 from tinycrawl.exceptions import DirectoryError
+from tinycrawl.exporters import wants_title
 from tinycrawl.items import Page, Unsaved
+from tinycrawl.markup import as_html, read_title
 
 
 class PageDirectoryPipeline:
@@ -24,6 +27,7 @@ class PageDirectoryPipeline:
         self._turn = 1
         self._waiting: dict[int, asyncio.Future[None]] = {}
         self._skipped: set[int] = set()
+        self._wants_title = wants_title(crawler.settings)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> "PageDirectoryPipeline":
@@ -81,6 +85,8 @@ class PageDirectoryPipeline:
 
     def _write(self, item: Any) -> Any:
         adapter = ItemAdapter(item)
+        if self._wants_title and isinstance(item, Page):
+            item.title = read_title(as_html(item.text) if item.content_type == XHTML_TYPE else item.text)
         if adapter.get("doc_id"):  # replayed: it has been written before
             return item
         writer = self.spider.writer

@@ -18,6 +18,15 @@ def delay_of(crawler: Crawler, request: Request) -> float:
     return float(downloader._get_slot(request)[1].delay)
 
 
+def delay_at(crawler: Crawler, host: str) -> float:
+    """Seconds between two requests to *host*, as far as it is known."""
+    downloader = crawler.engine.downloader
+    slot = downloader.slots.get(host.strip("[]"))
+    if slot is not None:
+        return float(slot.delay)
+    return float(downloader.per_slot_settings.get(host.strip("[]"), {}).get("delay", downloader._delay))
+
+
 def lengthen_delay(crawler: Crawler, request: Request, seconds: float) -> None:
     """Wait at least *seconds* between two requests to the host of *request* from now on."""
     downloader = crawler.engine.downloader

@@ -16,6 +16,7 @@ from tinycrawl.content import XHTML_TYPE
 from tinycrawl.exceptions import CrawlFailed
 from tinycrawl.guard import PRIVATE_ADDRESS
 from tinycrawl.items import Page, Record, Unsaved
+from tinycrawl.links import LinkRules
 from tinycrawl.markup import as_html, decode_body, read_markup
 from tinycrawl.pagedir import Held
 from tinycrawl.plan import Plan
@@ -29,13 +30,14 @@ from tinycrawl.scope import (
     URL_TOO_LONG,
 )
 from tinycrawl.serial import DUPLICATE, Link, SerialCrawl, Settled
-from tinycrawl.urls import ParameterFilter, join_base, make_joiner
+from tinycrawl.urls import ParameterFilter
 
 logger = logging.getLogger(__name__)
 
 NOINDEX = "noindex"
 NOT_HTML = "not html"  # a colon and the type follow
 EMPTY = "empty"
+FOLDED = "duplicate of "  # the docID follows
 DISALLOWED = "robots"
 # Nothing failed: the site has no page there, forbids it, or redirects to where no link would be followed either.
 SKIPPED = {
@@ -54,6 +56,7 @@ IN_WORDS = {
 }
 
 
+_MOST_BROKEN = 10  # failed URLs that are kept for the summary
 _LONGEST_SHOWN = 4_096  # characters of a URL that are kept, in memory and in records
 
 
@@ -64,7 +67,16 @@ def _shown(url: str) -> str:
 
 def is_failure(reason: str) -> bool:
     """Has a URL failed for this reason, or is it skipped?"""
-    return reason.partition(":")[0] not in (*SKIPPED, NOINDEX)
+    return reason.partition(":")[0] not in (*SKIPPED, NOINDEX) and not reason.startswith(FOLDED)
+
+
+def kind_of(reason: str) -> str:
+    """The reason as it is counted: folded pages all together.
+
+    >>> kind_of("duplicate of 7"), kind_of("http 404")
+    ('duplicate of a page', 'http 404')
+    """
+    return f"{FOLDED}a page" if reason.startswith(FOLDED) else reason
 
 
 @dataclass(slots=True)
@@ -123,12 +135,16 @@ class Publisher:
         self.links_seen: int | None = 0  # None: not counted
         self.failed: Counter[str] = Counter()  # URLs by reason
         self.skipped: Counter[str] = Counter()  # URLs and links by reason
+        self.broken: list[tuple[str, str, str | None]] = []  # the first that failed: URL, reason, parent
         self._serial = serial
         self._depth = plan.arguments.depth
         self._options = options
         self.drop_parameters = ParameterFilter(plan.drop_parameters)
+        self._rules = LinkRules(self.drop_parameters, follow_nofollow=options.follow_nofollow)
         self._known: dict[str, str | None] = {}  # URL -> the reason why it is refused
         self._items = 0
+        # SHA-256 of each saved page -> its docID; None where duplicates are kept.
+        self._digests: dict[bytes, int] | None = {} if plan.arguments.duplicates == "fold" else None
         self._refused: deque[tuple[int, Record]] = deque()  # not yet written, with their depths
 
     def seed(self, url: str) -> Link:
@@ -160,11 +176,13 @@ class Publisher:
             self._tell_failure(link, settled.redirects, reason)
             return self._unsaved(self._record(settled, {"reason": reason})), []
         url = settled.redirects[-1] if settled.redirects else link.url
+        original = self._digests.get(bytes.fromhex(page.held.sha256)) if self._digests and page.held else None
         if page.links is None:
-            noindex, nofollow, links = self._read(url, page, page.read())
+            noindex, nofollow, links = self._read(url, page, page.read(), is_folded=original is not None)
         else:
             noindex, nofollow, links = page.noindex, page.nofollow, page.links
-        if not noindex and 0 < self._options.max_bytes < self.saved_bytes + len(page.read()):
+        is_folded = original is not None and not noindex
+        if not (noindex or is_folded) and 0 < self._options.max_bytes < self.saved_bytes + len(page.read()):
             page.drop()
             raise NoRoom
         facts: dict[str, Any] = {"status": page.status, "type": page.content_type, "charset": page.charset}
@@ -173,6 +191,14 @@ class Publisher:
         if nofollow:
             facts["nofollow"] = True
         item: Page | Unsaved
+        if is_folded:
+            assert page.held is not None
+            page.drop()
+            reason = f"{FOLDED}{original}"
+            self._tell_folded(link, settled.redirects, reason)
+            folded = self._unsaved(self._record(settled, {"reason": reason} | facts))
+            folded.sha256 = page.held.sha256
+            return folded, []
         if noindex:
             page.drop()
             item = self._unsaved(self._record(settled, {"reason": NOINDEX} | facts | {"links": links}))
@@ -197,6 +223,11 @@ class Publisher:
         reason, nofollow = record.get("reason", ""), record.get("nofollow", False)
         if reason == NOINDEX:
             return None, self._tell_page(link, redirects, record["links"], noindex=True, nofollow=nofollow)
+        if reason.startswith(FOLDED):
+            if not self._digests or not 0 < int(reason.removeprefix(FOLDED)) <= self.saved:
+                raise ValueError("there is no page that it could duplicate")
+            self._tell_folded(link, redirects, reason)
+            return None, []
         if reason:
             self._tell_failure(link, redirects, reason)
             return None, []
@@ -215,7 +246,9 @@ class Publisher:
                 self.saved += 1
                 self.saved_bytes += record["length"]
             else:
-                (self.failed if is_failure(reason) else self.skipped)[reason] += 1
+                (self.failed if is_failure(reason) else self.skipped)[kind_of(reason)] += 1
+                if is_failure(reason) and len(self.broken) < _MOST_BROKEN:
+                    self.broken.append((record["url"], reason, record.get("parent")))
 
     def refusals(self, depth: int) -> list[Record]:
         """The records of links that were refused, to be written before the first URL of their depth is settled.
@@ -245,9 +278,12 @@ class Publisher:
 
     def _page(self, record: Record, page: Fetched) -> Page:
         body = page.read()
+        sha256 = page.held.sha256 if page.held else record.get("sha256", "")
         self._items += 1
         self.saved += 1
         self.saved_bytes += len(body)
+        if self._digests is not None:
+            self._digests.setdefault(bytes.fromhex(sha256), self.saved)
         if self._serial.remaining is not None:
             self._serial.remaining -= 1
             self._serial.is_stopped = self._serial.remaining <= 0
@@ -261,7 +297,7 @@ class Publisher:
             content_type=page.content_type,
             charset=page.charset,
             length=len(body),
-            sha256=page.held.sha256 if page.held else record.get("sha256", ""),
+            sha256=sha256,
             doc_id=record.get("docID", 0),
             order=self._items,
             record=record,
@@ -271,8 +307,11 @@ class Publisher:
 
     # Pages and links
 
-    def _read(self, url: str, page: Fetched, body: bytes) -> tuple[bool, bool, list[str]]:
-        """Is the page not to be saved, not to be followed, and where its links lead."""
+    def _read(self, url: str, page: Fetched, body: bytes, *, is_folded: bool = False) -> tuple[bool, bool, list[str]]:
+        """Is the page not to be saved, not to be followed, and where its links lead.
+
+        *is_folded*: if it may be saved, it is folded, and its links are not looked at.
+        """
         charset = "utf-8" if page.is_utf8 else page.charset
         text = decode_body(body, f"text/html; charset={charset}")[0]
         if page.content_type == XHTML_TYPE:
@@ -280,28 +319,11 @@ class Publisher:
         markup = read_markup(text, self._options.robots_name, self._options.max_links)
         nofollow = page.nofollow or (self._options.obey_meta and markup.nofollow)
         noindex = page.noindex or (self._options.obey_meta and markup.noindex)
-        links: list[str] = []
-        if nofollow:
-            return noindex, nofollow, links
-        base = url
-        if markup.base is not None:
-            base = join_base(url, markup.base)
+        if nofollow or (is_folded and not noindex):
+            return noindex, nofollow, []
         if markup.surplus:
             self.skipped["too many links on a page"] += markup.surplus
-        join, drop = make_joiner(base, page.charset), self.drop_parameters
-        for href, is_nofollow in markup.links:
-            if is_nofollow and not self._options.follow_nofollow:
-                self.skipped["rel=nofollow"] += 1
-                continue
-            try:
-                joined = join(href)
-            except ValueError:
-                self.skipped["malformed"] += 1
-            else:
-                if joined is None:
-                    self.skipped["not http"] += 1
-                else:
-                    links.append(drop(joined) if drop else joined)
+        links = self._rules.resolve(markup.links, url, markup.base, page.charset, self.skipped)
         return noindex, nofollow, links
 
     def _tell_failure(self, link: Link, redirects: tuple[str, ...], reason: str) -> None:
@@ -310,9 +332,19 @@ class Publisher:
         if is_failure(reason):
             self.event(link.depth, events.FAILED, f"{link.url} ({reason})")
             self.failed[reason] += 1
+            if len(self.broken) < _MOST_BROKEN:
+                self.broken.append((link.url, reason, link.parent))
         else:
             self.event(link.depth, SKIPPED[reason.partition(":")[0]], link.url)
             self.skipped[reason] += 1
+
+    def _tell_folded(self, link: Link, redirects: tuple[str, ...], reason: str) -> None:
+        for url in redirects:
+            self.event(link.depth, events.REDIRECTED, url)
+        url = redirects[-1] if redirects else link.url
+        self.event(link.depth, events.FETCHED, url)
+        self.event(link.depth, events.FOLDED, url)
+        self.skipped[kind_of(reason)] += 1
 
     def _tell_page(
         self, link: Link, redirects: tuple[str, ...], links: list[str], *, noindex: bool, nofollow: bool

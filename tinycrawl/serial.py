@@ -17,6 +17,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from itertools import chain, takewhile
 from typing import Any
 
 TAKEN = 0  # in place of a rank: the URL was reached by a settled rank
@@ -200,6 +201,21 @@ class SerialCrawl:
     def level_left(self) -> int:
         """How many links of the present level are not settled yet."""
         return len(self._open) + self._queued[self.level]
+
+    @property
+    def pending(self) -> int:
+        """How many URLs are known and not settled, of all levels."""
+        return len(self._open) + len(self._frontier)
+
+    @property
+    def processed(self) -> int:
+        """How many URLs are settled."""
+        return self._pushed.total() - self.pending
+
+    def left_by_host(self) -> Counter[str]:
+        """How many links of the present level are not settled, of each host. Looks at every one of them."""
+        waiting = takewhile(lambda link: link.depth == self.level, self._frontier)
+        return Counter(self.host(link.url) for link in chain((walk.link for walk in self._open.values()), waiting))
 
     def is_soon(self, ask: Ask, lead: int) -> bool:
         """Will this ask be published within the next *lead* ranks?"""

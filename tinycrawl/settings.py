@@ -155,11 +155,21 @@ SPIDER_CONTRACTS = {"tinycrawl.contracts.DemoContract": 10}
 
 LOG_LEVEL = "INFO"  # Scrapy: DEBUG, several lines for each page
 STATS_DUMP = False  # the summary says what matters; set it on for all of Scrapy's counters
-FEED_EXPORTERS = {"csv": "tinycrawl.exporters.SafeCsvExporter"}  # safe to open in a spreadsheet
+FEED_EXPORTERS = {
+    "urls": "tinycrawl.exporters.UrlExporter",  # the URLs of the pages, one per line
+    # Scrapy's own, with the body, where it is asked for, as text.
+    "csv": "tinycrawl.exporters.SafeCsvExporter",  # safe to open in a spreadsheet
+    "json": "tinycrawl.exporters.JsonExporter",
+    "jsonlines": "tinycrawl.exporters.JsonLinesExporter",
+    "jsonl": "tinycrawl.exporters.JsonLinesExporter",
+    "jl": "tinycrawl.exporters.JsonLinesExporter",
+    "xml": "tinycrawl.exporters.XmlExporter",
+}
 FEED_EXPORT_FIELDS = [
     "doc_id",
     "url",
     "depth",
+    "title",
     "status",
     "content_type",
     "charset",

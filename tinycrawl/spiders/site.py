@@ -17,7 +17,7 @@ from tinycrawl.cache import CachedResponse
 from tinycrawl.content import HTML_TYPES, SAVED_STATUS, SNIFF_BYTES, SNIFFED_TYPES, looks_like_html, media_type
 from tinycrawl.dupefilter import key_of
 from tinycrawl.events import EventLog
-from tinycrawl.exceptions import CrawlFailed, DirectoryError, TinycrawlError
+from tinycrawl.exceptions import CrawlFailed, DirectoryError, RunSkipped, TinycrawlError
 from tinycrawl.failures import FailedResponse
 from tinycrawl.items import Page, Record
 from tinycrawl.markup import decode_body, is_ascii_superset, robots_header
@@ -46,6 +46,7 @@ class SiteSpider(Spider):
     writer: PageWriter | None = None
     failure = ""  # why the crawl failed as a whole
     limit = ""  # the setting that ended the crawl early
+    skipped = ""  # why there was nothing to do: the last run still works
     storage: Storage | None = None
 
     @classmethod
@@ -106,6 +107,9 @@ class SiteSpider(Spider):
             self.storage = Storage(self.plan, sync=self.settings.getbool("TINYCRAWL_SYNC"))
             self.writer = self.storage.writer
             self.publisher.event = EventLog(self.plan.arguments.events)
+        except RunSkipped as error:
+            self.skipped, self.serial.is_stopped = str(error), True
+            self.logger.warning("Skipped: %s", error)
         except TinycrawlError as error:
             self.abort(str(error))
 
@@ -131,7 +135,10 @@ class SiteSpider(Spider):
             else:
                 writer.forget()
             is_done = self.ending == "complete" or self.serial.remaining == 0
-            self.storage.close({"end": self.ending, "saved": writer.saved, **self.plan.limits}, is_done=is_done)
+            end = {"end": self.ending, "saved": writer.saved, **self.plan.limits}
+            if self.limit == "TINYCRAWL_MAX_BYTES":  # there is no more to come, until it is larger
+                end["limit"] = self.limit
+            self.storage.close(end, is_done=is_done)
         except DirectoryError as error:
             self.abort(str(error))
 
@@ -151,13 +158,15 @@ class SiteSpider(Spider):
         """How the crawl ended: complete, stopped with something left to do, or failed."""
         if self.failure:
             return "failed"
+        if self.skipped:
+            return "skipped"
         return "stopped" if not self._has_begun or self.limit or self.serial.has_more() else "complete"
 
     @property
     def exit_status(self) -> int:
-        """0 complete, 1 failed, 3 stopped early."""
-        if self.ending == "stopped":
-            return 3
+        """0 complete, 1 failed, 3 stopped early, 4 skipped."""
+        if self.ending in ("stopped", "skipped"):
+            return 3 if self.ending == "stopped" else 4
         return int(self.ending == "failed" or (self.plan.arguments.strict and bool(self.publisher.failed)))
 
     def abort(self, message: str) -> None:
@@ -299,6 +308,8 @@ class SiteSpider(Spider):
             writing = asyncio.get_running_loop().run_in_executor(self._disk, draft.write)
             await asyncio.wait([writing])
             page.held = writer.hold(draft, writing.result)
+            if self.storage is not None and self.storage.cache is not None:
+                self.storage.cache.learn(page.held)
         except DirectoryError as error:
             self.abort(str(error))
             return answer
