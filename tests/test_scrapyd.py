@@ -259,7 +259,8 @@ def test_egg_holds_every_file_of_the_package(service: Service) -> None:
         packed = {name for name in egg.namelist() if not name.endswith(".pyc")}
 
     package = service.project / "tinycrawl"
-    files = {f"tinycrawl/{path.relative_to(package)}" for path in package.rglob("*") if path.is_file()}
+    paths = [path for path in package.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    files = {f"tinycrawl/{path.relative_to(package)}" for path in paths}
     assert {name for name in packed if name.startswith("tinycrawl/")} == files
     assert {"tinycrawl/sites/127.0.0.1.toml", "tinycrawl/demo/site/letters/index.html"} <= packed
 
