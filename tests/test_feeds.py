@@ -111,3 +111,15 @@ def test_feeds_have_every_page_in_order_however_often_the_crawl_is_run(
     assert rows[1]["body"] == cyrillic
     bodies = [item.findtext("body") for item in ElementTree.parse(document).getroot()]
     assert bodies[1:] == [cyrillic, "<title/><p>\ufffdx</p>", "<title>=wide</title>"]
+
+
+@pytest.mark.parametrize("feed", ["/dev/full:urls", "/proc/nope/pages.jsonl"])
+def test_a_feed_that_cannot_be_written_is_a_failure_and_the_pages_are_kept(
+    feed: str, server: ServerFactory, crawl: CrawlCommand
+) -> None:
+    site = server({"/": page("/a"), "/a": page()})
+
+    result = crawl(site.url("/"), 1, options=["-O", feed], check=1)
+
+    assert "tinycrawl: complete, but a feed could not be written\n" in result.stderr
+    assert len(result.pages) == 2

@@ -355,7 +355,7 @@ def test_bad_input_is_one_line_and_an_exit_status(tmp_path: Path, pages: Callabl
         ),
         ("links", directory, "-o", directory / "x.csv"): (
             2,
-            f"option `--output`: expected a file outside the page directory, got '{directory}/x.csv'",
+            f"option `--output`: expected a file outside any page directory, got '{directory}/x.csv'",
         ),
         ("links", directory, "-o", none / "x.csv"): (1, f"{none}/x.csv cannot be written: No such file or directory"),
         ("report", directory, "-o", directory / "x.html"): (2, None),

@@ -634,7 +634,7 @@ def test_nothing_is_written_into_the_page_directory(place: str, tmp_path: Path) 
     (tmp_path / "to-page").symlink_to("pages/2")
     before = {path: path.read_bytes() for path in directory.path.iterdir()}
 
-    with pytest.raises(UsageError, match=r"report .*: it would be in the page directory, give a place outside of it$"):
+    with pytest.raises(UsageError, match=r"report .*: it would be in a page directory, give a place outside of it$"):
         write_report(directory, tmp_path / place)
 
     assert {path: path.read_bytes() for path in directory.path.iterdir()} == before

@@ -168,6 +168,15 @@ def test_only_finished_runs_of_the_crawl_beyond_the_number_are_deleted(site: Sit
     assert [path.name for path in site.runs.iterdir() if path.name.startswith(".")] == [".127.0.0.1-runs.lock"]
 
 
+def test_a_run_never_deletes_itself_though_another_has_a_later_date(site: Site) -> None:
+    site.crawl(pagedir=site.at("2131-01-01T000000"))  # a clock was wrong
+    site.write(schedule="keep = 1\ndiff = true")
+
+    site.crawl()
+
+    assert site.dates() == ["now", "now.diff.jsonl"]
+
+
 def test_what_a_death_left_of_a_deletion_goes_with_the_next(site: Site) -> None:
     site.crawl(pagedir=site.at("2020-01-01T000000"))
     site.at("2020-01-01T000000").rename(site.runs / ".127.0.0.1-2020-01-01T000000.expired")

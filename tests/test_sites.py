@@ -184,10 +184,13 @@ def test_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
 
 
 def test_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "h.test.toml").mkdir()
+    (tmp_path / "folder.test.toml").mkdir()
+    (tmp_path / "link.test.toml").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(tmp_path / "pipe.test.toml")
 
-    with pytest.raises(UsageError, match=r"h\.test\.toml: cannot be read: Is a directory$"):
-        load("h.test", tmp_path)
+    for host in ("folder.test", "link.test", "pipe.test"):
+        with pytest.raises(UsageError, match=rf"{host}\.toml: cannot be read: not a file$"):
+            load(host, tmp_path)
 
 
 def test_directory_that_does_not_exist_is_refused(tmp_path: Path) -> None:

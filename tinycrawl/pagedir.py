@@ -441,6 +441,11 @@ class DirectoryLock:
         self._held.close()
 
 
+def is_in_page_directory(path: Path) -> bool:
+    """Would a file at *path* be in a page directory, where no crawl expects it?"""
+    return (Path(os.path.realpath(path)).parent / MARKER).exists()
+
+
 def is_locked(path: Path) -> bool:
     """Is *path* a directory that a crawl is writing at this moment?"""
     with suppress(DirectoryError), _open_marker(path) as marker:

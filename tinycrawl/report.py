@@ -22,7 +22,7 @@ from typing import Any
 from tinycrawl.analysis import Broken, Entry, broken, duplicates, entries
 from tinycrawl.arguments import one_line
 from tinycrawl.exceptions import DirectoryError, UsageError
-from tinycrawl.pagedir import MARKER, PageDirectory
+from tinycrawl.pagedir import MARKER, PageDirectory, is_in_page_directory
 from tinycrawl.publisher import kind_of
 
 STDOUT = Path("-")
@@ -48,7 +48,7 @@ def write_report(directory: PageDirectory, path: Path) -> None:
 
     A reader sees the old file or the new one, never a part.
 
-    :raises UsageError: *path* is in the page directory, where only a crawl writes, or is a directory.
+    :raises UsageError: *path* is in a page directory, where only a crawl writes, or is a directory.
     :raises DirectoryError: the directory cannot be read or is another crawler's, or the file cannot be written.
     :raises OSError: stdout cannot be written.
     """
@@ -58,8 +58,8 @@ def write_report(directory: PageDirectory, path: Path) -> None:
             stdout.write(text)
         return
     target = Path(os.path.realpath(path))
-    if target.is_relative_to(os.path.realpath(directory.path)):
-        raise UsageError(f"report {path}: it would be in the page directory, give a place outside of it")
+    if target.is_relative_to(os.path.realpath(directory.path)) or is_in_page_directory(target):
+        raise UsageError(f"report {path}: it would be in a page directory, give a place outside of it")
     if target.is_dir():
         raise UsageError(f"report {path}: that is a directory, give the name of a file")
     text = render_report(directory).encode()

@@ -161,8 +161,8 @@ class Run:
 
     def finish(self) -> None:
         """Compare with the run before and delete the oldest, as the site's file says. What fails is a warning."""
-        finished = [path for path in self.series.runs() if path == self.directory or self.series.is_finished(path)]
-        before = [path for path in finished if path.name < self.directory.name]
+        others = [path for path in self.series.runs() if path != self.directory]
+        before = [path for path in others if self.series.is_finished(path)]
         if self.series.diff and before:
             try:
                 write_difference(before[-1], self.directory)
@@ -170,7 +170,7 @@ class Run:
                 logger.warning("Runs: %s and %s could not be compared: %s", before[-1], self.directory, error)
         if self.series.keep is not None:
             self._delete_expired()
-            for path in finished[: -self.series.keep]:
+            for path in before[: max(0, len(before) + 1 - self.series.keep)]:  # never this one, whatever its date
                 self._expire(path)
 
     def _expire(self, path: Path) -> None:

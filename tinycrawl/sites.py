@@ -105,6 +105,8 @@ def read_text(file: Traversable) -> str:
     :raises FileNotFoundError: there is none.
     :raises ValueError: it cannot be read; the text says why.
     """
+    if isinstance(file, Path) and (file.is_symlink() or file.exists()) and not file.is_file():
+        raise ValueError("cannot be read: not a file")  # a link to nothing, a pipe, a folder
     try:
         return file.read_text(encoding="utf-8")
     except FileNotFoundError:

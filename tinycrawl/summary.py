@@ -101,7 +101,7 @@ def summarise(spider: Any, elapsed: float) -> dict[str, Any]:
     return {
         "ending": spider.ending,
         "exit_status": spider.exit_status,
-        "reason": spider.failure or spider.skipped or None,
+        "reason": spider.failure or spider.skipped or ("a feed could not be written" if spider.has_lost_feed else None),
         "seed": spider.plan.arguments.seed,
         **spider.plan.limits,
         "limit": spider.limit,
@@ -131,7 +131,9 @@ def in_words(facts: dict[str, Any]) -> str:
     if facts["ending"] == "failed":
         ending = f"the crawl failed: {facts['reason']}"
     elif facts["ending"] == "complete":
-        ending = "complete, but pages failed" if facts["exit_status"] else "complete"
+        ending = "complete"
+        if facts["exit_status"]:
+            ending += f", but {facts['reason'] or 'pages failed'}"
     elif facts["limit"]:
         ending = f"stopped at {facts['limit']}, a larger one goes on"
     elif facts["saved"] == facts["max_pages"]:

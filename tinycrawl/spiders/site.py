@@ -167,7 +167,16 @@ class SiteSpider(Spider):
         """0 complete, 1 failed, 3 stopped early, 4 skipped."""
         if self.ending in ("stopped", "skipped"):
             return 3 if self.ending == "stopped" else 4
-        return int(self.ending == "failed" or (self.plan.arguments.strict and bool(self.publisher.failed)))
+        is_failure = self.plan.arguments.strict and bool(self.publisher.failed)
+        return int(self.ending == "failed" or self.has_lost_feed or is_failure)
+
+    @property
+    def has_lost_feed(self) -> bool:
+        """Could a feed not be written? Scrapy logs that, and ends as if all were well."""
+        stats, feeds = self.crawler.stats.get_stats(), self.settings.getdict("FEEDS")
+        stored = sum(count for name, count in stats.items() if name.startswith("feedexport/success_count/"))
+        has_failed = any(name.startswith("feedexport/failed_count/") for name in stats)
+        return has_failed or (stored < len(feeds) and self.publisher.saved > 0)
 
     def abort(self, message: str) -> None:
         """End the crawl as failed."""
