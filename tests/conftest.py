@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import pytest
 
+from many import ScrapyProcess, crawl_environment, start_scrapy
 from mockserver import Handler, MockServer, Routes
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -76,7 +77,9 @@ class Result:
 class RunningCrawl:
     """A crawl that has been started; :meth:`wait` for its Result, or signal ``process`` first."""
 
-    def __init__(self, process: subprocess.Popen[bytes], directory: Callable[[], Path], output: Path) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes] | ScrapyProcess, directory: Callable[[], Path], output: Path
+    ) -> None:
         self.process = process
         self._directory = directory
         self._output = output
@@ -144,18 +147,27 @@ class CrawlCommand:
         new = self._directory / f"pages-{self._count}"
         given = {"seed": seed, "depth": depth, "pagedir": None if pagedir is False else pagedir or new, **arguments}
         merged = {**FAST_SETTINGS, **(settings or {})}
-        command = [sys.executable, "-m", "scrapy", "crawl", "site"]
+        command = ["crawl", "site"]
         command += [part for name, value in given.items() if value is not None for part in ("-a", f"{name}={value}")]
         command += [part for name, value in merged.items() if value is not None for part in ("-s", f"{name}={value}")]
         command += options
-        environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{REPOSITORY / 'tests'}"}
+        environment = crawl_environment()
         if cwd is not None:
             environment["SCRAPY_SETTINGS_MODULE"] = "tinycrawl.settings"  # no scrapy.cfg there
         output = self._directory / f"crawl-{self._count}"
         with output.with_suffix(".out").open("wb") as out, output.with_suffix(".err").open("wb") as err:
-            process = subprocess.Popen(
-                command, cwd=place, env={**environment, **(env or {})}, stdin=subprocess.DEVNULL, stdout=out, stderr=err
-            )
+            process: subprocess.Popen[bytes] | ScrapyProcess
+            if env is None:
+                process = start_scrapy(command, place, environment, out.fileno(), err.fileno())
+            else:  # some of it is read when Python starts
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "scrapy", *command],
+                    cwd=place,
+                    env={**environment, **env},
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                )
 
         def directory() -> Path:
             if pagedir is not False:

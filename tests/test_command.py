@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -89,6 +91,28 @@ def test_command_script_and_scrapyd_leave_identical_directories(
     assert not (tmp_path / "jobdir").exists()
     facts = json.loads(log[-1].partition("INFO: ")[2])
     assert (facts["ending"], facts["saved"], facts["failed"]) == ("complete", 6, {"http 404": 1})
+
+
+def test_a_process_that_was_forked_does_what_a_new_python_does(
+    tmp_path: Path, server: Server, crawl: CrawlCommand
+) -> None:
+    """Most tests crawl by many.ScrapyStarter; with an environment of its own, a crawl is started by ``python``."""
+    site = server({**SITE, "/never": Reply(never=True), "/": page("/a", "/b", "/gone", "/moved", "/never")})
+    ends: list[list[object]] = []
+    for env in (None, {}):
+        pages = tmp_path / ("forked" if env is None else "new")
+        stopped = crawl(site.url("/"), 2, pagedir=pages, max_pages=3, options=["-O", "-:jsonl"], env=env, check=3)
+        refused = crawl(site.url("/"), "x", pagedir=False, env=env, check=2)
+        running = crawl.start(site.url("/never"), 0, env=env)
+        os.kill(running.process.pid, signal.SIGKILL)
+        said = re.findall(r"(?m)^(?:[0-9-]+ [0-9:]+ (\[[^{\n]*)|(tinycrawl: .*|  (?!took)[a-z]+ .*)$)", stopped.stderr)
+        said = [(log.replace(str(pages), "-"), line.replace(str(pages), "-")) for log, line in said]
+        ends.append([stopped.files, stopped.stdout, said, refused.stderr, running.wait().status])
+
+    assert ends[0] == ends[1]
+    assert "INFO: Page directory: -'" in str(ends[0][2])
+    assert "  pages in  -'" in str(ends[0][2])
+    assert ends[0][-1] == -9
 
 
 # Refusals

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from conftest import REPOSITORY, CrawlCommand
+from many import run_scrapy
 from mockserver import MockServer, page
 
 ServerFactory = Callable[..., MockServer]
@@ -150,13 +151,7 @@ def test_scrapys_other_commands_work_in_the_project(server: ServerFactory) -> No
 )
 def test_setting_that_cannot_be_is_a_usage_error(setting: str, expected: str, tmp_path: Path) -> None:
     given = ["-a", "seed=http://h.test/", "-a", "depth=1", "-a", f"pagedir={tmp_path}/pages", "-s", setting]
-    result = subprocess.run(
-        [sys.executable, "-m", "scrapy", "crawl", "site", *given],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    result = run_scrapy("crawl", "site", *given)
 
     assert result.returncode == 2
     assert expected in result.stderr

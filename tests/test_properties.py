@@ -889,6 +889,7 @@ def known_settings() -> tuple[str, ...]:
 @settings(deadline=None, max_examples=200)
 @given(SITE_FILES)
 @example("[settings]\nTINYCRAWL_MAX_DEPTH = " + "9" * 5000)
+@example("[settings]\nTINYCRAWL_DROP_PARAMETERS = 0")
 @example("a = " + "[" * 5000)
 @example("a." * 5000 + "b = 1")
 @example('[crawl]\npagedir = "' + "x" * 5000 + '"')

@@ -3,18 +3,16 @@
 import os
 import shutil
 import signal
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conftest import REPOSITORY, CrawlCommand
+from conftest import CrawlCommand, Result
+from many import run_scrapy
 from mockserver import MockServer, Reply, Request, page, redirect
-
-ServerFactory = Callable[..., MockServer]
 
 # A tree of pages with one of everything that a record can hold; /down and what it leads to appear when it works.
 SITE: dict[str, Any] = {
@@ -37,10 +35,45 @@ SITE: dict[str, Any] = {
 BROKEN = {**SITE, "/down": Reply(500, b"broken"), "/a2": Reply(404, b"gone")}
 
 
+@pytest.fixture(scope="module")
+def shared() -> Iterator[MockServer]:
+    """One server for all tests of this module, since its address is in every file."""
+    with MockServer(SITE) as server:
+        yield server
+
+
+@pytest.fixture
+def site(shared: MockServer) -> MockServer:
+    """The server with SITE, asked for nothing yet."""
+    shared.reset(SITE)
+    return shared
+
+
+def crawl_once(server: MockServer, routes: dict[str, Any], directory: Path) -> Result:
+    server.reset(routes)
+    with ExitStack() as stack:
+        return CrawlCommand(directory, stack)(server.url("/"), 4)
+
+
+@pytest.fixture(scope="module")
+def whole(shared: MockServer, tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """A crawl of SITE; tests work on a copy of its directory."""
+    return crawl_once(shared, SITE, tmp_path_factory.mktemp("whole"))
+
+
+@pytest.fixture(scope="module")
+def broken(shared: MockServer, tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """A crawl of BROKEN; tests work on a copy of its directory."""
+    return crawl_once(shared, BROKEN, tmp_path_factory.mktemp("broken"))
+
+
+def copy(result: Result, tmp_path: Path) -> Path:
+    return shutil.copytree(result.directory, tmp_path / "pages")
+
+
 def verify(directory: Path) -> tuple[int, list[str]]:
     """Exit status and lines of ``scrapy pages verify``."""
-    command = [sys.executable, "-m", "scrapy", "pages", "verify", str(directory)]
-    result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    result = run_scrapy("pages", "verify", directory)
     return result.returncode, (result.stdout + result.stderr).splitlines()
 
 
@@ -49,31 +82,26 @@ def leftovers(directory: Path) -> list[str]:
 
 
 def test_recheck_asks_for_what_failed_alone_and_equals_a_fresh_crawl(
-    server: ServerFactory, crawl: CrawlCommand, tmp_path: Path
+    site: MockServer, whole: Result, broken: Result, crawl: CrawlCommand, tmp_path: Path
 ) -> None:
-    site = server(BROKEN)
-    directory = tmp_path / "pages"
-    broken = crawl(site.url("/"), 4, pagedir=directory)
+    directory = copy(broken, tmp_path)
     assert broken.manifest[-1]["end"] == "complete"
     (directory / ".foreign").write_text("mine")
 
     site.reset(SITE)
     rechecked = crawl(site.url("/"), 4, pagedir=directory, recheck="failed")
     asked = site.targets()
-    fresh = crawl(site.url("/"), 4)
 
     assert rechecked.files.pop(".foreign") == b"mine"
-    assert rechecked.files == fresh.files
+    assert rechecked.files == whole.files
     assert sorted(asked) == ["/a2", "/d1", "/d2", "/d3", "/down"]
     assert leftovers(directory) == []
 
 
 def test_recheck_that_is_killed_leaves_the_old_directory_and_goes_on(
-    server: ServerFactory, crawl: CrawlCommand, tmp_path: Path
+    site: MockServer, whole: Result, broken: Result, crawl: CrawlCommand, tmp_path: Path
 ) -> None:
-    site = server(BROKEN)
-    directory = tmp_path / "pages"
-    broken = crawl(site.url("/"), 4, pagedir=directory)
+    directory = copy(broken, tmp_path)
     victims: list[int] = []
 
     def kill(request: Request) -> Reply:
@@ -89,7 +117,7 @@ def test_recheck_that_is_killed_leaves_the_old_directory_and_goes_on(
     site.reset(SITE)
     rechecked = crawl(site.url("/"), 4, pagedir=directory, recheck="failed")
     assert "/down" not in site.targets()  # settled before the kill
-    assert rechecked.files == crawl(site.url("/"), 4).files
+    assert rechecked.files == whole.files
     assert leftovers(directory) == []
 
 
@@ -115,11 +143,9 @@ def rename(path: Path) -> None:
     ],
 )
 def test_damaged_page_is_named_and_fetched_again_alone(
-    damage: Callable[[Path], None], problem: str, server: ServerFactory, crawl: CrawlCommand, tmp_path: Path
+    damage: Callable[[Path], None], problem: str, site: MockServer, whole: Result, crawl: CrawlCommand, tmp_path: Path
 ) -> None:
-    site = server(SITE)
-    directory = tmp_path / "pages"
-    whole = crawl(site.url("/"), 4, pagedir=directory)
+    directory = copy(whole, tmp_path)
     assert verify(directory) == (0, [f"{len(whole.pages)} pages, all as recorded"])
     damage(directory / "2")
     assert verify(directory) == (1, [problem, "1 faults"])
@@ -134,11 +160,9 @@ def test_damaged_page_is_named_and_fetched_again_alone(
 
 
 def test_damaged_page_that_the_site_has_changed_is_reported(
-    server: ServerFactory, crawl: CrawlCommand, tmp_path: Path
+    site: MockServer, whole: Result, crawl: CrawlCommand, tmp_path: Path
 ) -> None:
-    site = server(SITE)
-    directory = tmp_path / "pages"
-    crawl(site.url("/"), 4, pagedir=directory)
+    directory = copy(whole, tmp_path)
     (directory / "2").unlink()
 
     site.reset({**SITE, "/a": page("/new", "/a1"), "/new": page()})
@@ -150,9 +174,8 @@ def test_damaged_page_that_the_site_has_changed_is_reported(
 
 
 def test_damaged_directory_of_a_stopped_crawl_is_repaired_and_continued(
-    server: ServerFactory, crawl: CrawlCommand, tmp_path: Path
+    site: MockServer, whole: Result, crawl: CrawlCommand, tmp_path: Path
 ) -> None:
-    site = server(SITE)
     directory = tmp_path / "pages"
     stopped = crawl(site.url("/"), 4, pagedir=directory, max_pages=6, check=3)
     (directory / "3").unlink()
@@ -164,7 +187,7 @@ def test_damaged_directory_of_a_stopped_crawl_is_repaired_and_continued(
     (directory / "1").unlink()
     finished = crawl(site.url("/"), 4, pagedir=directory)
 
-    assert finished.files == crawl(site.url("/"), 4).files
+    assert finished.files == whole.files
 
 
 @pytest.mark.parametrize(
@@ -176,11 +199,9 @@ def test_damaged_directory_of_a_stopped_crawl_is_repaired_and_continued(
     ],
 )
 def test_damaged_manifest_is_reported_and_mended(
-    damage: Callable[[bytes], bytes], server: ServerFactory, crawl: CrawlCommand, tmp_path: Path
+    damage: Callable[[bytes], bytes], site: MockServer, whole: Result, crawl: CrawlCommand, tmp_path: Path
 ) -> None:
-    site = server(SITE)
-    directory = tmp_path / "pages"
-    whole = crawl(site.url("/"), 4, pagedir=directory)
+    directory = copy(whole, tmp_path)
     marker = directory / ".crawler"
     marker.write_bytes(damage(marker.read_bytes()))
     assert verify(directory)[0] == 1
@@ -188,8 +209,7 @@ def test_damaged_manifest_is_reported_and_mended(
     assert crawl(site.url("/"), 4, pagedir=directory).files == whole.files
 
 
-def test_foreign_marker_is_reported_and_refused(server: ServerFactory, crawl: CrawlCommand, tmp_path: Path) -> None:
-    site = server(SITE)
+def test_foreign_marker_is_reported_and_refused(site: MockServer, crawl: CrawlCommand, tmp_path: Path) -> None:
     (tmp_path / "pages").mkdir()
     (tmp_path / "pages" / ".crawler").write_text('{"other": 1}\n')
     assert verify(tmp_path / "pages") == (1, [".crawler: is no manifest of tinycrawl", "1 faults"])
@@ -232,11 +252,14 @@ def lines_lost_but_not_their_pages(directory: Path) -> None:
 )
 @pytest.mark.parametrize("recheck", ["failed", None])
 def test_what_a_crash_left_is_not_taken_for_whole(
-    state: Callable[[Path], None], recheck: str | None, server: ServerFactory, crawl: CrawlCommand, tmp_path: Path
+    state: Callable[[Path], None],
+    recheck: str | None,
+    site: MockServer,
+    whole: Result,
+    crawl: CrawlCommand,
+    tmp_path: Path,
 ) -> None:
-    site = server(SITE)
-    directory = tmp_path / "pages"
-    whole = crawl(site.url("/"), 4, pagedir=directory)
+    directory = copy(whole, tmp_path)
     state(directory)
 
     assert crawl(site.url("/"), 4, pagedir=directory, recheck=recheck).files == whole.files
@@ -245,11 +268,9 @@ def test_what_a_crash_left_is_not_taken_for_whole(
 
 @pytest.mark.parametrize("name", ["notes.txt", "35"])
 def test_foreign_file_is_refused_by_a_recheck_too(
-    name: str, server: ServerFactory, crawl: CrawlCommand, tmp_path: Path
+    name: str, site: MockServer, broken: Result, crawl: CrawlCommand, tmp_path: Path
 ) -> None:
-    site = server(BROKEN)
-    directory = tmp_path / "pages"
-    broken = crawl(site.url("/"), 4, pagedir=directory)
+    directory = copy(broken, tmp_path)
     (directory / name).write_text("http://mine.test/\n0\nmine")
 
     refused = crawl(site.url("/"), 4, pagedir=directory, recheck="failed", check=1)
@@ -260,11 +281,9 @@ def test_foreign_file_is_refused_by_a_recheck_too(
 
 
 def test_leftover_of_another_rebuild_is_never_taken_up(
-    server: ServerFactory, crawl: CrawlCommand, tmp_path: Path
+    site: MockServer, whole: Result, broken: Result, crawl: CrawlCommand, tmp_path: Path
 ) -> None:
-    site = server(BROKEN)
-    directory = tmp_path / "pages"
-    crawl(site.url("/"), 4, pagedir=directory)
+    directory = copy(broken, tmp_path)
     old = tmp_path / ".pages.rebuild-0123456789abcdef"  # as after a kill between the swap and the end
     shutil.copytree(directory, old)
     (old / ".mine").write_text("mine")
@@ -273,16 +292,15 @@ def test_leftover_of_another_rebuild_is_never_taken_up(
     rechecked = crawl(site.url("/"), 4, pagedir=directory, recheck="failed")
 
     assert rechecked.files.pop(".mine") == b"mine"
-    assert rechecked.files == crawl(site.url("/"), 4).files
+    assert rechecked.files == whole.files
     assert leftovers(directory) == []
 
 
 def test_directory_behind_a_symlink_is_repaired_in_its_place_with_its_mode(
-    server: ServerFactory, crawl: CrawlCommand, tmp_path: Path
+    site: MockServer, whole: Result, crawl: CrawlCommand, tmp_path: Path
 ) -> None:
-    site = server(SITE)
-    directory = tmp_path / "real" / "pages"
-    whole = crawl(site.url("/"), 4, pagedir=directory)
+    (tmp_path / "real").mkdir()
+    directory = copy(whole, tmp_path / "real")
     directory.chmod(0o2750)
     (tmp_path / "link").symlink_to(directory)
     alter(directory / "2")
@@ -295,11 +313,9 @@ def test_directory_behind_a_symlink_is_repaired_in_its_place_with_its_mode(
 
 
 def test_damaged_page_that_cannot_be_had_now_costs_no_other(
-    server: ServerFactory, crawl: CrawlCommand, tmp_path: Path
+    site: MockServer, whole: Result, crawl: CrawlCommand, tmp_path: Path
 ) -> None:
-    site = server(SITE)
-    directory = tmp_path / "pages"
-    whole = crawl(site.url("/"), 4, pagedir=directory)
+    directory = copy(whole, tmp_path)
     alter(directory / "2")
     damaged = {path.name: path.read_bytes() for path in directory.iterdir()}
 
@@ -314,10 +330,9 @@ def test_damaged_page_that_cannot_be_had_now_costs_no_other(
 
 
 def test_damaged_directory_that_is_a_mount_point_is_refused_before_anything_is_asked(
-    server: ServerFactory, crawl: CrawlCommand, small_disk: Path
+    site: MockServer, whole: Result, crawl: CrawlCommand, small_disk: Path
 ) -> None:
-    site = server(SITE)
-    crawl(site.url("/"), 4, pagedir=small_disk)
+    shutil.copytree(whole.directory, small_disk, dirs_exist_ok=True)
     alter(small_disk / "2")
 
     site.reset(SITE)
@@ -327,17 +342,16 @@ def test_damaged_directory_that_is_a_mount_point_is_refused_before_anything_is_a
     assert site.requests == []
 
 
-def test_verify_names_what_is_no_regular_file(server: ServerFactory, crawl: CrawlCommand, tmp_path: Path) -> None:
-    result = crawl(server(SITE).url("/"), 4)
-    (result.directory / "2").rename(tmp_path / "two")
-    (result.directory / "2").symlink_to(tmp_path / "two")
-    (result.directory / "3").unlink()
-    os.mkfifo(result.directory / "3")
+def test_verify_names_what_is_no_regular_file(whole: Result, tmp_path: Path) -> None:
+    directory = copy(whole, tmp_path)
+    (directory / "2").rename(tmp_path / "two")
+    (directory / "2").symlink_to(tmp_path / "two")
+    (directory / "3").unlink()
+    os.mkfifo(directory / "3")
 
-    assert verify(result.directory) == (1, ["2: is no regular file", "3: is no regular file", "2 faults"])
+    assert verify(directory) == (1, ["2: is no regular file", "3: is no regular file", "2 faults"])
 
 
 @pytest.mark.parametrize("arguments", [("verify",), ("verify", "a", "b"), ("other", "x"), ()], ids=repr)
 def test_pages_without_a_directory_is_a_usage_error(arguments: tuple[str, ...]) -> None:
-    command = [sys.executable, "-m", "scrapy", "pages", *arguments]
-    assert subprocess.run(command, cwd=REPOSITORY, capture_output=True, check=False).returncode == 2
+    assert run_scrapy("pages", *arguments).returncode == 2

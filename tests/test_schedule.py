@@ -7,7 +7,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -19,7 +18,7 @@ from urllib.parse import parse_qsl
 import pytest
 from cronsim import CronSim
 
-from conftest import REPOSITORY
+from many import run_scrapy
 from tinycrawl.exceptions import TinycrawlError, UsageError
 from tinycrawl.schedule import (
     MARK,
@@ -418,8 +417,7 @@ def test_only_our_own_files_are_replaced_and_removed(tmp_path: Path) -> None:
 
 
 def run_sites(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "scrapy", "sites", *map(str, arguments)]
-    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False)
+    return run_scrapy("sites", *arguments)
 
 
 def test_command_makes_timers_of_the_files_and_nothing_of_faulty_ones(tmp_path: Path) -> None:

@@ -289,10 +289,8 @@ def _check_parameters(settings: BaseSettings) -> None:
             names = json.loads(given) if given.lstrip().startswith("[") else [part for part in given.split(",") if part]
         except ValueError:
             names = None
-    if (
-        names is None
-        or isinstance(names, dict)
-        or not all(isinstance(name, str) and re.fullmatch(r"[^\s=&;/#]+", name) for name in names)
+    if not isinstance(names, (list, tuple)) or not all(
+        isinstance(name, str) and re.fullmatch(r"[^\s=&;/#]+", name) for name in names
     ):
         raise UsageError(
             "setting `TINYCRAWL_DROP_PARAMETERS`: expected names of parameters, like utm_*,sid,"
