@@ -324,6 +324,15 @@ def faults(directory: Path, text: str, project: Settings, name: str = "h.test.to
     return [f"{fault.line}: {fault.problem}" for fault in checked.faults]
 
 
+def test_settings_that_are_text_must_be_text(tmp_path: Path, project: Settings) -> None:
+    text = '[settings]\nUSER_AGENT = 5\nSTATS_CLASS = true\nLOG_LEVEL = 10\nLOG_ENCODING = "utf-8"\n'
+
+    assert faults(tmp_path, text, project) == [
+        "2: setting `USER_AGENT`: expected text, got 5",
+        "3: setting `STATS_CLASS`: expected text, got True",
+    ]
+
+
 def test_all_faults_of_a_file_are_found_with_their_lines(tmp_path: Path, project: Settings) -> None:
     text = """\
 other = 1

@@ -150,8 +150,11 @@ def _check_values(site: Site, settings: BaseSettings, text: str, seed: str) -> I
 
 
 def _check_kind(name: str, value: object) -> None:
-    """A setting of Scrapy's that is a number or a flag must be one; the project's own are `check_settings`' matter."""
+    """A setting of Scrapy's that is text, a number or a flag must be one; the rest is `check_settings`' matter."""
     default = getattr(default_settings, name, None)
+    if isinstance(default, str) and not isinstance(value, str) and name != "LOG_LEVEL":
+        shown = "what is not shown" if _is_secret(name) else repr(value)
+        raise UsageError(f"setting `{name}`: expected text, got {one_line(shown)}")
     if name in vars(project) or not isinstance(default, bool | int | float):
         return
     try:
