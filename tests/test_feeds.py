@@ -123,3 +123,15 @@ def test_a_feed_that_cannot_be_written_is_a_failure_and_the_pages_are_kept(
 
     assert "tinycrawl: complete, but a feed could not be written\n" in result.stderr
     assert len(result.pages) == 2
+
+
+def test_a_feed_that_is_not_to_be_stored_empty_is_not_lost(
+    tmp_path: Path, server: ServerFactory, crawl: CrawlCommand
+) -> None:
+    site = server({"/": page()})
+    feed = {"format": "jsonlines", "store_empty": False, "item_classes": ["tinycrawl.items.Unsaved"]}
+
+    result = crawl(site.url("/"), 0, settings={"FEEDS": json.dumps({str(tmp_path / "none.jsonl"): feed})})
+
+    assert "tinycrawl: complete\n" in result.stderr
+    assert not (tmp_path / "none.jsonl").exists()

@@ -173,7 +173,10 @@ class SiteSpider(Spider):
     @property
     def has_lost_feed(self) -> bool:
         """Could a feed not be written? Scrapy logs that, and ends as if all were well."""
-        stats, feeds = self.crawler.stats.get_stats(), self.settings.getdict("FEEDS")
+        stats, stores_empty = self.crawler.stats.get_stats(), self.settings.getbool("FEED_STORE_EMPTY")
+        feeds = [
+            feed for feed in self.settings.getdict("FEEDS").values() if feed.get("store_empty", stores_empty)
+        ]  # of the others a filter may have left nothing
         stored = sum(count for name, count in stats.items() if name.startswith("feedexport/success_count/"))
         has_failed = any(name.startswith("feedexport/failed_count/") for name in stats)
         return has_failed or (stored < len(feeds) and self.publisher.saved > 0)
