@@ -12,11 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 
-from tinycrawl.content import XHTML_TYPE
 from tinycrawl.exceptions import DirectoryError
 from tinycrawl.items import Record
 from tinycrawl.links import LinkRules
-from tinycrawl.markup import as_html, decode_body, read_markup, read_title
+from tinycrawl.markup import page_text, read_markup, read_title
 from tinycrawl.pagedir import PageDirectory
 from tinycrawl.publisher import FOLDED, is_failure
 from tinycrawl.scope import (
@@ -340,5 +339,4 @@ def _body(directory: PageDirectory, record: Record) -> bytes | None:
 
 def _text(body: bytes, record: Record) -> str:
     charset = "utf-8" if "stored" in record else record.get("charset", "")
-    text = decode_body(body, f"text/html; charset={charset}")[0]
-    return as_html(text) if record.get("type") == XHTML_TYPE else text
+    return page_text(body, charset, record.get("type", ""))

@@ -18,6 +18,7 @@ from w3lib.encoding import (
 )
 
 from tinycrawl.charsets import decode
+from tinycrawl.content import XHTML_TYPE
 from tinycrawl.outline import is_costly, outline
 
 # Python codecs that are no charsets of the web: like UTF-7, which w3lib refuses, they can spell "<" in other bytes.
@@ -203,9 +204,14 @@ class _Reader:
 
 def _is_svg(node: LexborNode) -> bool:
     """Is an element of a name that HTML has too one of SVG?"""
+    return _is_within(node, "svg", _HTML_IN_SVG)
+
+
+def _is_within(node: LexborNode, foreign: str, html: frozenset[str]) -> bool:
+    """Is *node* in an element *foreign*, with none of *html* between them, in which HTML begins again?"""
     parent = node.parent
-    while parent is not None and parent.tag not in _HTML_IN_SVG:
-        if parent.tag == "svg":
+    while parent is not None and parent.tag not in html:
+        if parent.tag == foreign:
             return True
         parent = parent.parent
     return False
@@ -218,6 +224,12 @@ def as_html(xhtml: str) -> str:
     "<script src='x'></script><br/>"
     """
     return _XML_EMPTY.sub(lambda match: f"<{match[1]}{match[2]}></{match[1]}>" if match[1] else match[0], xhtml)
+
+
+def page_text(body: bytes, charset: str, content_type: str) -> str:
+    """The text of a page as stored, for `read_markup` and `read_title`; *charset* is that of *body*."""
+    text = decode_body(body, f"text/html; charset={charset}")[0]
+    return as_html(text) if content_type == XHTML_TYPE else text
 
 
 def read_title(text: str) -> str:
@@ -238,17 +250,8 @@ def read_title(text: str) -> str:
             tags = outline(text, with_titles=True)
             text = next((tag for tag in tags if tag.startswith("<title>")), "")
         titles = LexborHTMLParser(text).css("title")
-        title = next((node for node in titles if not (_is_svg(node) or _is_math(node))), None)
+        title = next((node for node in titles if not (_is_svg(node) or _is_within(node, "math", _HTML_IN_MATH))), None)
     return "" if title is None else _ASCII_SPACE.sub(" ", title.text()).strip(" ")
-
-
-def _is_math(node: LexborNode) -> bool:
-    parent = node.parent
-    while parent is not None and parent.tag not in _HTML_IN_MATH:
-        if parent.tag == "math":
-            return True
-        parent = parent.parent
-    return False
 
 
 def _batches(tags: Iterator[str]) -> Iterator[list[str]]:

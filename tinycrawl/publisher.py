@@ -12,12 +12,11 @@ from hashlib import blake2b
 from typing import Any
 
 from tinycrawl import events
-from tinycrawl.content import XHTML_TYPE
 from tinycrawl.exceptions import CrawlFailed
 from tinycrawl.guard import PRIVATE_ADDRESS
 from tinycrawl.items import Page, Record, Unsaved
 from tinycrawl.links import LinkRules
-from tinycrawl.markup import as_html, decode_body, read_markup
+from tinycrawl.markup import page_text, read_markup
 from tinycrawl.pagedir import Held
 from tinycrawl.plan import Plan
 from tinycrawl.scope import (
@@ -312,10 +311,7 @@ class Publisher:
 
         *is_folded*: if it may be saved, it is folded, and its links are not looked at.
         """
-        charset = "utf-8" if page.is_utf8 else page.charset
-        text = decode_body(body, f"text/html; charset={charset}")[0]
-        if page.content_type == XHTML_TYPE:
-            text = as_html(text)
+        text = page_text(body, "utf-8" if page.is_utf8 else page.charset, page.content_type)
         markup = read_markup(text, self._options.robots_name, self._options.max_links)
         nofollow = page.nofollow or (self._options.obey_meta and markup.nofollow)
         noindex = page.noindex or (self._options.obey_meta and markup.noindex)
