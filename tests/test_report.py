@@ -624,6 +624,7 @@ from tinycrawl.pagedir import PageDirectory
 from tinycrawl.report import write_report
 assert "pygal" not in sys.modules  # every other command would wait for it
 write_report(PageDirectory(sys.argv[1]), Path("-"))
+assert all(hasattr(finder, "find_spec") for finder in sys.meta_path)  # without it every failed import warns
 """
 
 

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import stat
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -214,6 +215,10 @@ def _draw(name: str, bars: dict[str, int]) -> str:
     """Return a chart with a bar and its number per line, to be coloured by the page's style sheet."""
     import pygal  # only this command has charts, and it is slow to import
     from pygal.style import Style
+
+    # It leaves a finder of its maps in the interpreter, of the kind that Python gave up: every later import that fails
+    # would warn of it. There are no maps here.
+    sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__module__ != "pygal"]
 
     def finish(root: Any) -> Any:
         # pygal adds the date, a script, styles and tooltips that need the script: the policy of the page refuses them.
