@@ -23,7 +23,7 @@ SETTINGS: dict[str, object] = {
     "CONCURRENT_REQUESTS_PER_DOMAIN": 1,
     "DOWNLOAD_DELAY": 0,
     "DOWNLOAD_MAXSIZE": 1024 * 1024,
-    "DOWNLOAD_TIMEOUT": 5,
+    "DOWNLOAD_TIMEOUT": 10,
     "LOG_LEVEL": "DEBUG",
     "RETRY_TIMES": 1,
     "TINYCRAWL_CRAWL_DELAY_MAX": 0.1,
@@ -31,7 +31,7 @@ SETTINGS: dict[str, object] = {
     "TINYCRAWL_RETRY_AFTER_MAX": 0.1,
     "TINYCRAWL_SYNC": 0,
 }
-MOST_SECONDS = 15.0  # for one crawl: two tries until DOWNLOAD_TIMEOUT, and what a busy machine adds
+MOST_SECONDS = 30.0  # for one crawl: two tries until DOWNLOAD_TIMEOUT, and what a busy machine adds
 MOST_MEMORY = 48 * 1024 * 1024  # bytes that one crawl may add to the process
 MOST_LOG = 64 * 1024  # bytes of log that one crawl may write
 

@@ -62,11 +62,11 @@ def test_no_request_begins_after_the_time_of_a_crawl(server: Server, crawl: Craw
     site = server(dict(routes))
     settings = {"DOWNLOAD_DELAY": 0.4, "CONCURRENT_REQUESTS_PER_DOMAIN": 1}
 
-    first = crawl(site.url(), 1, settings={**settings, "CLOSESPIDER_TIMEOUT": 2}, check=3)
+    first = crawl(site.url(), 1, settings={**settings, "CLOSESPIDER_TIMEOUT": 3}, check=3)
 
     times = [request.time for request in site.requests]
-    assert 2 < len(times) < 9
-    assert times[-1] - times[0] < 2  # the clock of the crawl began before the first of them
+    assert 1 < len(times) < 12
+    assert times[-1] - times[0] < 3  # the clock of the crawl began before the first of them
     assert len(first.pages) == len(times) - 1  # robots.txt
     assert "stopped at CLOSESPIDER_TIMEOUT" in first.stderr
     again = crawl(site.url(), 1, pagedir=first.directory)

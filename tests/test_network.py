@@ -37,7 +37,7 @@ def test_one_page_that_never_answers_costs_only_itself(server: Server, crawl: Cr
     mock = server({"/": page(*links), **dict.fromkeys(links, page()), "/7": Reply(never=True)})
     start = time.monotonic()
 
-    result = crawl(mock.url(), 1, settings={"DOWNLOAD_TIMEOUT": 1})
+    result = crawl(mock.url(), 1, settings={"DOWNLOAD_TIMEOUT": 2})
 
     assert len(result.pages) == 19
     assert reasons(result) == {mock.url("/7"): "timeout"}
@@ -61,7 +61,7 @@ def test_each_kind_of_endlessness_ends(server: Server, crawl: CrawlCommand) -> N
     }
     mock = server({"/": page(*answers), **answers})
 
-    result = crawl(mock.url(), 1, settings={"DOWNLOAD_TIMEOUT": 2, "DOWNLOAD_MAXSIZE": 1_000_000, "RETRY_TIMES": 0})
+    result = crawl(mock.url(), 1, settings={"DOWNLOAD_TIMEOUT": 3, "DOWNLOAD_MAXSIZE": 1_000_000, "RETRY_TIMES": 0})
 
     assert result.listing(mock) == ["1: / @0", "2: /ok @1"]
     assert reasons(result) == {
@@ -210,7 +210,7 @@ SEEDS: dict[str, tuple[Reply, dict[str, int], str]] = {
     "500": (Reply(500), {}, "http 500"),
     "pdf": (Reply(body=b"%PDF-1.4", type="application/pdf"), {}, "not html: application/pdf"),
     "lost": (Reply(raw=b""), {}, "connection lost"),
-    "silent": (Reply(never=True), {"DOWNLOAD_TIMEOUT": 1}, "timeout"),
+    "silent": (Reply(never=True), {"DOWNLOAD_TIMEOUT": 2}, "timeout"),
     "no-http": (Reply(raw=b"220 mail.h.test ESMTP\r\n\r\n"), NO_ROBOTS, "not an HTTP answer"),
     "cut": (page(cut=10), {}, "truncated"),
     "redirect": (redirect("/gone"), {}, "http 404 ({url}gone)"),

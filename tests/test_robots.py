@@ -299,7 +299,7 @@ SEEDS = {
 
 def test_a_seed_that_may_not_be_fetched_fails_the_crawl(server: Server, crawl: CrawlCommand) -> None:
     mock = server({f"{name}.test/robots.txt": answer for name, (answer, _) in SEEDS.items()})
-    quick = {"DOWNLOAD_TIMEOUT": 1, "RETRY_TIMES": 0, "LOG_LEVEL": "CRITICAL"}
+    quick = {"DOWNLOAD_TIMEOUT": 3, "RETRY_TIMES": 0, "LOG_LEVEL": "CRITICAL"}
     seeds = {name: mock.url("/", f"{name}.test") for name in SEEDS}
     running = {name: crawl.start(seed, 1, settings=quick) for name, seed in seeds.items()}
 

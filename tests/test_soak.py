@@ -34,7 +34,7 @@ REASONS = {
 
 @pytest.fixture(scope="module")
 def crawled(tmp_path_factory: pytest.TempPathFactory) -> Soak:
-    return soak(400, SEED, tmp_path_factory.mktemp("soak"), timeout=1.5, sync=False)
+    return soak(400, SEED, tmp_path_factory.mktemp("soak"), timeout=2.5, sync=False)
 
 
 def test_every_url_of_a_site_with_every_fault_is_a_page_or_has_its_reason(crawled: Soak) -> None:
@@ -119,7 +119,7 @@ def test_a_page_that_never_answers_does_not_stop_the_crawl_for_good(
             **pages,
         }
     )
-    settings = {"DOWNLOAD_TIMEOUT": 1, "RETRY_TIMES": 0, "TINYCRAWL_AHEAD": 3}
+    settings = {"DOWNLOAD_TIMEOUT": 3, "RETRY_TIMES": 0, "TINYCRAWL_AHEAD": 3}
 
     running = crawl.start(mock.url(), 1, settings=settings)
     running.process.wait(30)
