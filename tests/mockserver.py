@@ -9,6 +9,7 @@ import asyncio
 import html
 import itertools
 import socket
+import struct
 import threading
 import time
 from collections import Counter
@@ -40,6 +41,8 @@ REASONS = {
     502: "Bad Gateway",
     503: "Service Unavailable",
 }
+SO_TIMESTAMPNS = 35  # of Linux; no constant of the socket module
+TIMESPEC = struct.Struct("qq")
 ENDLESS_CHUNK = 16_384  # bytes per write of an endless body without drip
 
 
@@ -52,7 +55,7 @@ class Request:
     headers: dict[str, str]  # names in lower case; of a repeated one the last
     raw_headers: list[tuple[str, str]]  # as sent, in order
     host: str  # the Host header without its port
-    time: float  # time.monotonic() when the head had been read
+    time: float  # time.monotonic() when the head had come, however late a busy server read it
     number: int  # how often this host and target were asked for before
     connection: int  # which TCP connection it came over
 
@@ -113,6 +116,28 @@ def route(routes: Routes) -> Handler:
     return handler
 
 
+class StampedSocket(socket.socket):
+    """Knows when the kernel had what was read last; so do the sockets that it accepts."""
+
+    arrived: float | None = None  # time.monotonic(), None where the kernel does not tell (TLS reads otherwise)
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        accepted, address = super().accept()
+        stamped = StampedSocket(fileno=accepted.detach())
+        stamped.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        return stamped, address
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        data, ancillary, _, _ = self.recvmsg(size, socket.CMSG_SPACE(TIMESPEC.size), flags)
+        ago = time.time() - time.monotonic()
+        self.arrived = None
+        for level, kind, content in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS):
+                seconds, nanoseconds = TIMESPEC.unpack(content)
+                self.arrived = seconds + nanoseconds / 1e9 - ago
+        return data
+
+
 class Connection(asyncio.Protocol):
     """One TCP connection: requests are answered one after the other."""
 
@@ -128,6 +153,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
+        self.socket: StampedSocket = transport.get_extra_info("socket")._sock
         transport.set_write_buffer_limits(0)  # else resume_writing is not called for the last 64 KiB
         self.server.connections.add(self)
 
@@ -155,7 +181,7 @@ class Connection(asyncio.Protocol):
                 return
             self.buffer = rest
             self.busy = True
-            request = self.server.receive(head.decode("latin-1"), self.number)
+            request = self.server.receive(head.decode("latin-1"), self.number, self.socket.arrived)
             self.skip = int(request.headers.get("content-length", 0))
             reply = self.server.answer(request)
             if reply.never:
@@ -324,12 +350,13 @@ class MockServer:
     @staticmethod
     def _bind(port: int) -> socket.socket:
         """A socket that holds the port; until it listens, connections are refused."""
-        bound = socket.socket()
+        bound = StampedSocket()
+        bound.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)  # from the first packet on
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(("127.0.0.1", port))
         return bound
 
-    def receive(self, head: str, connection: int) -> Request:
+    def receive(self, head: str, connection: int, arrived: float | None) -> Request:
         first, *lines = head.split("\r\n")
         method, target, _ = first.split(" ", 2)
         raw_headers = []
@@ -343,7 +370,7 @@ class MockServer:
         asked = host + target
         number = self._asked[asked]
         self._asked[asked] = number + 1
-        request = Request(method, target, headers, raw_headers, host, time.monotonic(), number, connection)
+        request = Request(method, target, headers, raw_headers, host, arrived or time.monotonic(), number, connection)
         self.requests.append(request)
         return request
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import random
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -78,6 +79,28 @@ def test_requests_are_recorded_as_sent(server: ServerFactory) -> None:
     assert started.requests[0].headers["cookie"] == "a=1"
     assert ("Cookie", "a=1") in started.requests[0].raw_headers
     assert started.requests[0].time <= started.requests[1].time <= time.monotonic()
+
+
+def test_a_request_counts_from_when_it_came_however_late_it_is_read(server: ServerFactory) -> None:
+    began, may_end = threading.Event(), threading.Event()
+
+    def block(_: Request) -> Reply:
+        began.set()
+        may_end.wait(10)
+        return page()
+
+    started = server({"/block": block, "/late": page()})
+    with connect(started) as blocking, connect(started) as late:
+        blocking.request("GET", "/block")
+        began.wait(10)
+        late.request("GET", "/late")
+        sent = time.monotonic()
+        time.sleep(0.3)  # the server's thread is busy meanwhile
+        may_end.set()
+        late.getresponse().read()
+
+    assert [request.target for request in started.requests] == ["/block", "/late"]
+    assert started.requests[1].time - sent < 0.15
 
 
 def test_close_ends_the_connection(server: ServerFactory) -> None:

@@ -1,4 +1,4 @@
-"""Delays, end to end (policy H; N3 of CASES.md), measured by the server: when it had read the head of each request."""
+"""Delays, end to end (policy H; N3 of CASES.md), measured by the server: when the head of each request had come."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HASTE = 0.95  # of a delay: issue 2
 
 
 def times(mock: MockServer, host: str) -> list[float]:
-    return [request.time for request in mock.requests if request.host == host]
+    return sorted(request.time for request in mock.requests if request.host == host)
 
 
 def gaps(mock: MockServer, host: str) -> list[float]:
