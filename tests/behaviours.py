@@ -810,6 +810,7 @@ def redirects() -> Iterator[Behaviour]:
     yield Behaviour("location-on-304", "http 304", head("Location: /target", status="304 Not Modified"), kept=True)
     yield Behaviour("location-on-305", "http 305", ok(BAD, "Location: /target", status="305 Use Proxy"))
     yield Behaviour("refresh-header", BAD, ok(BAD, "Refresh: 0; url=/target"))
+    yield Behaviour("refresh-header-odd", BAD, ok(BAD, "Refresh: \x00;;url=http://[", "Refresh: 9" * 300, "Refresh:"))
     # A browser follows a redirect whatever becomes of its body.
     cut = moved("/target")[:-3]
     yield Behaviour("location-body-cut", TARGET, cut, url="/target")

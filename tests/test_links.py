@@ -9,6 +9,7 @@ all rows on plain strings in test_urls.py, test_markup.py and test_scope.py.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +17,13 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from selectolax.lexbor import LexborHTMLParser
 
 from conftest import read_page_files
 from many import CrawlPool
 from mockserver import Answer, MockServer, Reply, Request, Routes, page, robots
+from tinycrawl.analysis import edges
+from tinycrawl.pagedir import PageDirectory
 
 SETTINGS = {"DOWNLOAD_DELAY": 0, "CONCURRENT_REQUESTS_PER_DOMAIN": 16, "TINYCRAWL_SYNC": 0, "LOG_LEVEL": "ERROR"}
 
@@ -73,7 +77,7 @@ class Visitor:
             return other
 
         self.mock.reset(answer)
-        directory = self.directory / str(self.count)
+        directory = self.last = self.directory / str(self.count)
         given = {"seed": seed, "depth": 1, "pagedir": str(directory), **arguments}
         result = self.pool.run(given, {**SETTINGS, **(settings or {})})
         assert result["error"] is None, result["error"]
@@ -806,29 +810,29 @@ def test_u23_what_a_page_asks(visitor: Visitor, head: str, header: str, is_saved
         assert visit(TINYCRAWL_META_ROBOTS=0) == (["/robot", "/z", "/x"], {})
 
 
-@pytest.mark.parametrize(
-    ("meta", "followed"),
-    [
-        *[("content='0; url=/x'", ["/x"]), ("content='0;URL=/x'", ["/x"]), ("content='5;url=\"/x\"'", ["/x"])],
-        *[("content=\"0; url='/x y'z\"", ["/x%20y"]), ("content='0,/x'", ["/x"]), ("content='0 /x'", ["/x"])],
-        *[
-            ("content='\n 0.5 ; \t url\n=\r /x '", ["/x"]),
-            ("content=0;url=x", ["/dir/x"]),
-            ("content='0;;x'", ["/dir/;x"]),
-        ],
-        *[("content='&#48;&semi;url&equals;&sol;x'", ["/x"]), ("content='0; url=&quot;/x&quot;'", ["/x"])],
-        *[("content='0; url'", ["/dir/url"]), ("content='0;url=?q&amp;r'", ["/dir/p?q&r"]), ("content='.;/x'", ["/x"])],
-        *[
-            ("content=''", []),
-            ("content=0", []),
-            ("content='0;'", []),
-            ("content='0; url='", []),
-            ("content='url=/no'", []),
-        ],
-        *[("content='-1;/no'", []), ("content='x;/no'", []), ("content='0x/no'", []), ("content='0;url=#top'", [])],
-        *[("content='0; url=http://[bad'", []), ("content='0; url=javascript:0'", []), ("content='0; url=/dir/p'", [])],
+REFRESHES = [
+    *[("content='0; url=/x'", ["/x"]), ("content='0;URL=/x'", ["/x"]), ("content='5;url=\"/x\"'", ["/x"])],
+    *[("content=\"0; url='/x y'z\"", ["/x%20y"]), ("content='0,/x'", ["/x"]), ("content='0 /x'", ["/x"])],
+    *[
+        ("content='\n 0.5 ; \t url\n=\r /x '", ["/x"]),
+        ("content=0;url=x", ["/dir/x"]),
+        ("content='0;;x'", ["/dir/;x"]),
     ],
-)
+    *[("content='&#48;&semi;url&equals;&sol;x'", ["/x"]), ("content='0; url=&quot;/x&quot;'", ["/x"])],
+    *[("content='0; url'", ["/dir/url"]), ("content='0;url=?q&amp;r'", ["/dir/p?q&r"]), ("content='.;/x'", ["/x"])],
+    *[
+        ("content=''", []),
+        ("content=0", []),
+        ("content='0;'", []),
+        ("content='0; url='", []),
+        ("content='url=/no'", []),
+    ],
+    *[("content='-1;/no'", []), ("content='x;/no'", []), ("content='0x/no'", []), ("content='0;url=#top'", [])],
+    *[("content='0; url=http://[bad'", []), ("content='0; url=javascript:0'", []), ("content='0; url=/dir/p'", [])],
+]
+
+
+@pytest.mark.parametrize(("meta", "followed"), REFRESHES)
 def test_meta_refresh_is_the_first_link(visitor: Visitor, meta: str, followed: list[str]) -> None:
     """R9's spellings"""
     for tag in (f"<meta http-equiv=refresh {meta}>", f"<META {meta} HTTP-EQUIV='Refresh'>"):
@@ -838,6 +842,19 @@ def test_meta_refresh_is_the_first_link(visitor: Visitor, meta: str, followed: l
         f"<meta name=refresh {meta}><meta http-equiv=refreshing {meta}>" + a("/z"),
         ["/z"],
     )
+
+
+@pytest.mark.parametrize(("meta", "followed"), REFRESHES)
+def test_a_refresh_header_is_read_as_a_meta_refresh(visitor: Visitor, meta: str, followed: list[str]) -> None:
+    node = LexborHTMLParser(f"<meta {meta}>").css_first("meta")
+    assert node is not None
+    value = re.sub("[\r\n]", " ", node.attributes["content"] or "")
+
+    reply = Reply(body=b"<base href=/elsewhere/>" + a("/z").encode(), headers=[("Refresh", value)])
+    visitor.check(reply, [*followed, "/z"])
+
+    found = [(visitor.shorten(edge.target), edge.kind) for edge in edges(PageDirectory(visitor.last))]
+    assert [edge for edge in found if edge[0] != "/dir/p"] == [*((url, "refresh") for url in followed), ("/z", "link")]
 
 
 # Encodings

@@ -13,7 +13,9 @@ DEPTH = 3
 KINDS = {
     3: "moved",
     5: "noindex",
+    6: "refreshed",  # its first link is in a header
     7: "latin-1",  # has a link with a query in its own encoding
+    8: "refreshed noindex",
     9: "gone",
     11: "moved",
     12: "utf-16",
@@ -67,8 +69,8 @@ class VariedSite:
 
     def body(self, i: int) -> bytes:
         kind = self.kind(i)
-        meta = '<meta name="robots" content="noindex">' if kind in ("noindex", "utf-16 noindex") else ""
-        links = [path.replace("%E9", "é") for path in self.paths(i)]
+        meta = '<meta name="robots" content="noindex">' if kind.endswith("noindex") and kind[0] != "h" else ""
+        links = [path.replace("%E9", "é") for path in self.paths(i)[kind.startswith("refreshed") :]]
         links.insert(2, f"http://other.invalid/{i % 5}")
         text = f"<!DOCTYPE html><html><head><title>café {i}</title>{meta}</head>\n"
         text += "".join(f'<p><a href="{link}">a link</a></p>\r\n' for link in links)
@@ -93,6 +95,7 @@ class VariedSite:
             if kind == "loop":
                 return Reply(301, headers=[("Location", path if query else f"{path}?back")], delay=delay)
             headers = [("X-Robots-Tag", kind.removeprefix("header-"))] if kind.startswith("header-") else []
+            headers += [("Refresh", f"5; url={self.paths(i)[0]}")] if kind.startswith("refreshed") else []
             return Reply(200, self.body(i), f"text/html; charset={CHARSETS.get(kind, 'utf-8')}", headers, delay)
 
         return answer

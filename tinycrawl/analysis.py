@@ -308,7 +308,7 @@ class _LinkReader:
             return []
         markup = read_markup(_text(body, record), max_links=self._max_links)
         url = [record["url"], *record.get("redirects", ())][-1]
-        found = []
+        found = [(record["refresh"], REFRESH)] if "refresh" in record else []
         for kind, links in (
             (REFRESH, markup.links[: markup.refreshes]),
             (LINK, markup.links[markup.refreshes :]),

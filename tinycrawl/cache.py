@@ -70,7 +70,7 @@ class CrawlCache:
         if reason != NOINDEX and not is_folded:
             return Answer(reason, is_live=False)
         page = Fetched(record["status"], record["type"], record["charset"], "stored" in record)
-        page.nofollow = record.get("nofollow", False)
+        page.nofollow, page.refresh = record.get("nofollow", False), record.get("refresh", "")
         if "docID" in record or is_folded:
             body = self._body(int(reason.removeprefix(FOLDED)) if is_folded else record["docID"])
             if body is None:

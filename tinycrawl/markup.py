@@ -197,7 +197,7 @@ class _Reader:
     def _read_meta(self, attributes: Mapping[str, str | None]) -> None:
         content = attributes.get("content") or ""
         if (attributes.get("http-equiv") or "").lower() == "refresh":
-            self._refresh = self._refresh or _refresh_target(content)
+            self._refresh = self._refresh or refresh_target(content)
         if (attributes.get("name") or "").strip().lower() in self._robots:
             self._directives.update(_SEPARATORS.split(content.lower()))
 
@@ -259,7 +259,12 @@ def _batches(tags: Iterator[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def _refresh_target(content: str) -> str:
+def refresh_target(content: str) -> str:
+    """The address in the *content* of a meta refresh, or in a Refresh header; empty if there is none.
+
+    >>> refresh_target("5; url='/x y'"), refresh_target("5")
+    ('/x y', '')
+    """
     match = _REFRESH.match(content)
     if match is None:
         return ""

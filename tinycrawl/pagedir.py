@@ -511,7 +511,7 @@ def _refuse(text: str) -> None:
 
 # The types of what may be in a line of a settled URL: a line with anything else there is none of ours.
 _TYPES: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("reason", "url", "target", "type", "charset", "sha256", "stored"), (str,)),
+    **dict.fromkeys(("reason", "url", "target", "type", "charset", "sha256", "stored", "refresh"), (str,)),
     **dict.fromkeys(("docID", "depth", "status", "length"), (int,)),
     **dict.fromkeys(("redirects", "links"), (list,)),
     "parent": (str, type(None)),

@@ -83,7 +83,8 @@ class Fetched:
     """A page that has arrived and waits for its turn.
 
     *body* is as stored, None while it waits in a file (*held*). *noindex* and *nofollow* are what the headers ask.
-    *is_utf8*: it is stored as UTF-8, whatever *charset* it was served in. *links*: where they are known, and no body.
+    *is_utf8*: it is stored as UTF-8, whatever *charset* it was served in. *refresh* is where a Refresh header leads.
+    *links*: where they are known, and no body.
     """
 
     status: int
@@ -92,6 +93,7 @@ class Fetched:
     is_utf8: bool = False
     noindex: bool = False
     nofollow: bool = False
+    refresh: str = ""
     held: Held | None = None
     body: bytes | None = None
     links: list[str] | None = None
@@ -189,6 +191,8 @@ class Publisher:
             facts["stored"] = "utf-8"
         if nofollow:
             facts["nofollow"] = True
+        elif page.refresh:
+            facts["refresh"] = page.refresh
         item: Page | Unsaved
         if is_folded:
             assert page.held is not None
@@ -231,6 +235,7 @@ class Publisher:
             self._tell_failure(link, redirects, reason)
             return None, []
         page = Fetched(record["status"], record["type"], record["charset"], "stored" in record, nofollow=nofollow)
+        page.refresh = record.get("refresh", "")
         page.body = read_body(record["docID"])
         _, _, links = self._read(redirects[-1] if redirects else link.url, page, page.body)
         item = self._page(record, page)
@@ -320,6 +325,8 @@ class Publisher:
         if markup.surplus:
             self.skipped["too many links on a page"] += markup.surplus
         links = self._rules.resolve(markup.links, url, markup.base, page.charset, self.skipped)
+        if page.refresh:
+            links.insert(0, page.refresh)
         return noindex, nofollow, links
 
     def _tell_failure(self, link: Link, redirects: tuple[str, ...], reason: str) -> None:

@@ -2,8 +2,9 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Hashable, Iterator
+from collections.abc import AsyncIterator, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import chain
 from typing import Any
 
@@ -20,7 +21,7 @@ from tinycrawl.events import EventLog
 from tinycrawl.exceptions import CrawlFailed, DirectoryError, RunSkipped, TinycrawlError
 from tinycrawl.failures import FailedResponse
 from tinycrawl.items import Page, Record
-from tinycrawl.markup import decode_body, is_ascii_superset, robots_header
+from tinycrawl.markup import decode_body, is_ascii_superset, refresh_target, robots_header
 from tinycrawl.pagedir import PageWriter
 from tinycrawl.plan import Plan, make_plan
 from tinycrawl.publisher import EMPTY, NOT_HTML, Fetched, NoRoom, Options, Publisher
@@ -383,10 +384,10 @@ class SiteSpider(Spider):
                 return Answer(str(error))
         if status not in SAVED_STATUS:
             return Answer(f"http {status}")
-        return Answer(self._read_page(response))
+        return Answer(self._read_page(ask.url, response))
 
-    def _read_page(self, response: Response) -> Fetched | str:
-        """The page of a response, or the reason why it is none."""
+    def _read_page(self, url: str, response: Response) -> Fetched | str:
+        """The page of a response to *url*, or the reason why it is none."""
         kind = media_type(response.headers.getlist("Content-Type"))
         body = response.body
         if kind not in HTML_TYPES and (kind not in SNIFFED_TYPES or (body and not looks_like_html(body[:SNIFF_BYTES]))):
@@ -406,8 +407,19 @@ class SiteSpider(Spider):
         if self._options.obey_meta:
             values = [value.decode("latin-1") for value in response.headers.getlist("X-Robots-Tag")]
             page.noindex, page.nofollow = robots_header(values, self._options.robots_name)
+        page.refresh = self._read_refresh(url, response.headers.getlist("Refresh"))
         page.body = body
         return page
+
+    def _read_refresh(self, url: str, values: Sequence[bytes]) -> str:
+        """Where the first Refresh header that has an address leads."""
+        for value in values:
+            target = refresh_target(value.decode("latin-1"))
+            if target:
+                with suppress(ValueError):  # not to the web
+                    return self.publisher.drop_parameters(join_location(url, target.encode("latin-1")))
+                break
+        return ""
 
 
 def _drop(outcome: Any) -> None:
