@@ -33,7 +33,10 @@ _SAFE_TAG = 16_384  # characters; a longer one may have thousands of attributes,
 _SAFE_TAGS = 1_300
 _SAFE_ELEMENTS = 1_000_000
 # What is formatted so is opened again in each paragraph that follows: with attributes always, without three times.
-_FORMATTING = re.compile(r"<(?:b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)[\t\n\f\r /]", re.IGNORECASE)
+# The letters ahead make the search nearly twice as fast.
+_FORMATTING = re.compile(
+    r"<(?=[bcefinstu])(?:b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)[\t\n\f\r /]", re.IGNORECASE
+)
 _FORMATTING_NAMES = 14
 _LONG_TAG = 1024  # characters
 _MOST_ATTRIBUTES = 200  # of a long tag that are read
