@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import configparser
+import errno
 import json
 import netrc
 import os
 import re
 import secrets
+import socket
 import subprocess
 import sys
 from contextlib import suppress
@@ -19,23 +21,75 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import requests
+from scrapyd import webservice
+from scrapyd.__main__ import main as run_scrapyd
 from scrapyd_client.utils import get_auth, get_config
+from twisted.web import error, http
 
 PROJECT = Path(__file__).resolve().parent
 DATA = PROJECT / "scrapyd-data"
 NETRC = DATA / "netrc"
 TIME_LIMIT = 120  # seconds for an answer; scrapyd starts a process to list the spiders
+_LONGEST_ID = 200  # bytes of a job's id; <id>.log has to be the name of a file
 
 
 class ServiceError(Exception):
     """Raised where the service cannot be started or the egg not be deployed, with one line that says why."""
 
 
+class Schedule(webservice.Schedule):  # type: ignore[misc]  # scrapyd has no types
+    """scrapyd's schedule.json, by scrapyd.conf, which refuses a job that could not be started.
+
+    scrapyd itself would take it, lose it, and have one place less for jobs from then on.
+    """
+
+    def render_POST(self, txrequest: Any) -> Any:
+        problem = refuse_job(txrequest.args)
+        if problem:
+            raise error.Error(code=http.OK, message=problem.encode())
+        return super().render_POST(txrequest)
+
+
+def refuse_job(fields: dict[bytes, list[bytes]]) -> str:
+    """Why a job of these *fields* could not be started; empty if it could be."""
+    for name, values in fields.items():
+        if any(b"\0" in value for value in values):
+            return f"{name.decode(errors='replace')}: expected text without NUL"
+    for value in fields.get(b"jobid", [])[:1]:
+        job = value.decode(errors="replace")  # what is not UTF-8 is scrapyd's matter
+        if not job or "/" in job or not job.isprintable() or len(value) > _LONGEST_ID:
+            return f"jobid: expected 1 to {_LONGEST_ID} bytes of printable text without /, got {job[:100]!r}"
+    return ""
+
+
+def check_port(host: str, port: str) -> None:
+    """Can scrapyd listen there? Else it would end with a traceback.
+
+    :raises ServiceError: it cannot.
+    """
+    if not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ServiceError(f"http_port in scrapyd.conf: expected a number from 1 to 65535, got {port!r}")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.create_server((host, int(port)), family=family).close()
+    except OSError as fault:
+        reason = os.strerror(fault.errno) if isinstance(fault.errno, int) and fault.errno > 0 else str(fault)
+        if fault.errno == errno.EADDRINUSE:
+            reason = "it is taken, maybe by a scrapyd that runs already"
+        another = "another one is set by http_port in scrapyd.conf, and by url in scrapy.cfg"
+        raise ServiceError(f"port {port} of {host}: {reason}; {another}") from None
+
+
 def start() -> None:
-    """Become scrapyd, in the foreground."""
+    """Run scrapyd, in the foreground."""
     conf = configparser.ConfigParser()
     conf.read(PROJECT / "scrapyd.conf")
     host, username = conf["scrapyd"]["bind_address"], conf["scrapyd"]["username"]
+    # As scrapyd does, by whose variables of the environment both may be given too.
+    check_port(
+        os.environ.get("SCRAPYD_BIND_ADDRESS") or host,
+        os.environ.get("SCRAPYD_HTTP_PORT") or conf["scrapyd"]["http_port"],
+    )
     DATA.mkdir(exist_ok=True)
     # Of all its files scrapyd reads the nearest scrapy.cfg last. Were that the project's own, it would serve a second
     # project, `default`, from the working tree.
@@ -50,9 +104,11 @@ def start() -> None:
     if not username or not password:  # without both, scrapyd would let everybody in
         raise ServiceError(f"no username in scrapyd.conf, or no password for {host} in {NETRC}")
     os.chdir(DATA)
+    os.environ["SCRAPYD_PASSWORD"] = password
+    sys.modules["service"] = sys.modules[__name__]  # by which scrapyd.conf names Schedule
     # No pidfile: one that a crash left would keep it from starting where another process has that number by now.
-    command = [sys.executable, "-m", "scrapyd", "--pidfile="]
-    os.execve(sys.executable, command, {**os.environ, "SCRAPYD_PASSWORD": password})
+    sys.argv = ["scrapyd", "--pidfile="]
+    run_scrapyd()
 
 
 def deploy(target: str) -> None:

@@ -72,4 +72,4 @@ def test_what_a_site_sends_reaches_the_log_escaped_and_a_spreadsheet_as_text(
     assert all(line.isprintable() for text in texts for line in text.split("\n"))
     with feed.open(newline="", encoding="utf-8") as file:
         bodies = [row["body"] for row in csv.DictReader(file)][1:]
-    assert bodies == ["'=1+1", "'+1", "'-1", "'@SUM(A1)", "'\t=1", "'\r=1", "'\uff1d1", "<p>=1"]
+    assert bodies == ["'=1+1", "'+1", "'-1", "'@SUM(A1)", "'\t=1", r"'\r=1", "'\uff1d1", "<p>=1"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -38,8 +38,9 @@ class Site:
         self.sites.mkdir()
 
     def write(self, crawl: str = "", schedule: str = "") -> None:
+        depth = "" if "depth" in crawl else "depth = 1"
         (self.sites / "127.0.0.1.toml").write_text(
-            f'[crawl]\ndepth = 1\npagedir = "{self.runs}/{{host}}-{{date}}"\n{crawl}\n'
+            f'[crawl]\n{depth}\npagedir = "{self.runs}/{{host}}-{{date}}"\n{crawl}\n'
             f'[schedule]\nseed = "{self.server.url("/")}"\ncron = "0 0 * * *"\n{schedule}\n'
         )
 
@@ -47,10 +48,10 @@ class Site:
     def settings(self) -> dict[str, object]:
         return {"TINYCRAWL_SITES_DIR": str(self.sites), "DOWNLOAD_DELAY": 0}
 
-    def crawl(self, **arguments: object) -> None:
+    def crawl(self, settings: Mapping[str, object] | None = None, /, **arguments: object) -> None:
         """One run; with a *pagedir* of an earlier date, what was then."""
         given = {name: str(value) for name, value in arguments.items()}
-        result = self.pool.run({"seed": self.server.url("/"), **given}, self.settings)
+        result = self.pool.run({"seed": self.server.url("/"), **given}, {**self.settings, **(settings or {})})
         assert result["error"] is None, result
 
     def at(self, date: str) -> Path:
@@ -69,6 +70,10 @@ def site(server: Callable[..., MockServer], tmp_path: Path, pool: CrawlPool) -> 
     site = Site(served, tmp_path, pool)
     site.write()
     return site
+
+
+def files_of(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
 def logged(pool: CrawlPool, pattern: str) -> list[str]:
@@ -209,6 +214,53 @@ def test_a_run_is_compared_with_the_one_before(site: Site) -> None:
     assert counts == "1 changed, 1 gone, 1 new"
 
 
+@pytest.mark.parametrize(
+    ("crawl", "arguments", "settings", "kinds", "said"),
+    [
+        pytest.param("exclude = '^/b'", {}, {}, [("gone", "/b", "excluded")], "exclude", id="filter"),
+        pytest.param(
+            "", {}, {"TINYCRAWL_MAX_LINKS": 1}, [("gone", "/b", "not crawled")], "TINYCRAWL_MAX_LINKS", id="policy"
+        ),
+        pytest.param("scope = 'prefix'\nmax_pages = 2", {}, {}, None, "scope, another max_pages", id="scope-and-limit"),
+        pytest.param("", {"depth": 0}, {}, None, "depth", id="depth"),
+    ],
+)
+def test_runs_under_other_terms_are_compared_and_one_line_says_what_differs(
+    site: Site,
+    crawl: str,
+    arguments: dict[str, object],
+    settings: dict[str, object],
+    kinds: list[tuple[str, str, str]] | None,
+    said: str,
+) -> None:
+    before = site.at("2020-01-01T000000")
+    site.crawl(pagedir=before)
+    site.write(crawl, "diff = true")
+
+    site.crawl(settings, **arguments)
+
+    lines = logged(site.pool, rf"WARNING: Runs: ({re.escape(str(before))} is compared .*)$")
+    assert lines == [f"{before} is compared though it was crawled with another {said}"]
+    (written,) = site.runs.glob("*.diff.jsonl")
+    changes = [json.loads(line) for line in written.read_text().splitlines()]
+    prefix = site.server.url("")
+    found = [(change["kind"], change["url"].removeprefix(prefix), change["reason"]) for change in changes]
+    assert kinds is None or found == kinds
+    assert found
+
+
+def test_a_run_that_cannot_be_compared_says_why(site: Site) -> None:
+    site.write(schedule="diff = true")
+    site.crawl(pagedir=site.at("2020-01-01T000000"))
+    site.crawl(pagedir=site.at("2020-02-01T000000"), seed=site.server.url("/a"))
+
+    site.crawl(seed=site.server.url("/b"))
+
+    assert [path.name for path in site.runs.glob("*.jsonl")] == []
+    (line,) = logged(site.pool, rf"INFO: Runs: {re.escape(str(site.runs))}/.* (is compared .*)$")
+    assert line == "is compared with none: no other run at this seed is finished"
+
+
 def test_recheck_looks_at_the_last_run_again(site: Site) -> None:
     site.server.reset({"/": page("/a", "/b"), "/a": Reply(status=404), "/b": page()})
     site.crawl(pagedir=site.at("2020-01-01T000000"))
@@ -264,7 +316,6 @@ def test_a_run_that_begins_while_the_last_one_works_is_skipped_and_says_so(
         ("/d/{host}/{date}", "/d/h.test/{date}"),
         ("/d/{date}/", "/d/{date}/"),
         ("x-{date}-{host}", "x-{date}-h.test"),
-        ("/d/{other}", "/d/{other}"),  # a name like any other, as before there were dates
     ],
 )
 def test_host_is_filled_in(pagedir: str, expected: str) -> None:
@@ -272,11 +323,33 @@ def test_host_is_filled_in(pagedir: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "pagedir", ["/{date}/{host}", "/{date}/{date}", "/{host}-{Date}", "/{date}{}", "/{date}-{date}"]
+    ("pagedir", "expected"),
+    [
+        *(
+            (path, "with {date} once, in its last part")
+            for path in ("/{date}/{host}", "/{date}/{date}", "/{date}-{date}")
+        ),
+        *(
+            (path, "with no braces but those of {date} and {host}")
+            for path in (
+                "/{host}-{Date}",
+                "/{date}{}",
+                "/{datum}",
+                "/{hosts}/x",
+                "/{ date }",
+                "/{date",
+                "/date}",
+                "/${HOME}",
+            )
+        ),
+        *((path, "with no braces but those of {date} and {host}") for path in ("/{a/b}", "/{{date}}", "/{{host}}")),
+    ],
 )
-def test_placeholders_that_make_no_series_are_refused(pagedir: str) -> None:
-    with pytest.raises(UsageError, match=r"^`pagedir`: expected \{date\}"):
+def test_placeholders_that_are_unknown_or_make_no_series_are_refused(pagedir: str, expected: str) -> None:
+    with pytest.raises(UsageError) as info:
         fill_host(pagedir, "h.test", "`pagedir`")
+
+    assert str(info.value) == f"`pagedir`: expected a path {expected}, got '{pagedir}'"
 
 
 @pytest.mark.parametrize(
@@ -328,6 +401,87 @@ def test_a_run_that_went_further_than_the_file_now_says_is_left_as_it_is(site: S
     ]
 
     assert chosen == [site.at("2026-12-01T033000"), stopped]
+
+
+@pytest.mark.parametrize(
+    ("crawl", "arguments", "why"),
+    [
+        pytest.param("depth = 0", {}, "it was crawled with depth=1, and now depth=0", id="smaller-depth"),
+        pytest.param(
+            "depth = 1\nmax_pages = 2", {}, "it was crawled with max_pages=3, and now max_pages=2", id="fewer-pages"
+        ),
+        pytest.param("depth = 1\nexclude = '^/b'", {}, "it was crawled with another exclude", id="filter"),
+        pytest.param(
+            "depth = 1\nexclude = '^/b'\nscope = 'prefix'",
+            {"recheck": "failed"},
+            "it was crawled with another exclude, another scope",
+            id="recheck",
+        ),
+        pytest.param("depth = 1", {"fresh": 1}, "fresh=1", id="fresh"),
+    ],
+)
+def test_an_unfinished_run_that_a_change_leaves_behind_is_named_with_the_reason(
+    site: Site, crawl: str, arguments: dict[str, object], why: str
+) -> None:
+    stopped = site.at("2020-01-01T000000")
+    site.crawl(pagedir=stopped)
+    marker = stopped / ".crawler"
+    marker.write_bytes(b"".join(marker.read_bytes().splitlines(keepends=True)[:-1]))
+    before = files_of(stopped)
+    site.write(crawl)
+
+    site.crawl(**arguments)
+    site.crawl()  # and then never again
+
+    assert site.dates() == ["2020-01-01T000000", "now", "now"]
+    assert files_of(stopped) == before
+    assert logged(site.pool, rf"WARNING: Runs: ({re.escape(str(stopped))} .*)$") == [
+        f"{stopped} was not finished and is left behind: {why}; a new run begins"
+    ]
+
+
+def test_a_finished_run_that_recheck_cannot_go_on_with_is_named(site: Site) -> None:
+    finished = site.at("2020-01-01T000000")
+    site.crawl(pagedir=finished)
+    site.write("depth = 0")
+
+    site.crawl(recheck="failed")
+
+    assert site.dates() == ["2020-01-01T000000", "now"]
+    assert logged(site.pool, rf"WARNING: Runs: ({re.escape(str(finished))} .*)$") == [
+        f"{finished} is not looked at again: it was crawled with depth=1, and now depth=0; a new run begins"
+    ]
+
+
+def test_runs_that_were_left_behind_go_when_all_that_are_kept_are_newer(site: Site) -> None:
+    for month in (1, 2, 3, 4, 5):
+        site.crawl(pagedir=site.at(f"2020-0{month}-01T000000"), depth=int(month != 5))
+    for month in (2, 4):
+        marker = site.at(f"2020-0{month}-01T000000") / ".crawler"
+        marker.write_bytes(b"".join(marker.read_bytes().splitlines(keepends=True)[:-1]))
+    site.crawl(pagedir=site.at("2019-01-01T000000"), exclude="^/b")
+    other = site.at("2019-02-01T000000")
+    site.crawl(pagedir=other, exclude="^/a")
+    site.write(schedule="keep = 3")
+
+    site.crawl()
+
+    assert site.dates() == [
+        "2019-01-01T000000",
+        "2019-02-01T000000",
+        "2020-03-01T000000",
+        "2020-04-01T000000",  # not as old as all that are kept
+        "2020-05-01T000000",
+        "now",
+    ]
+    said = logged(site.pool, rf"INFO: Runs: ({re.escape(str(site.runs))}/.* deleted.*)$")
+    assert said == [
+        f"{site.at('2020-01-01T000000')} deleted, 3 are kept",
+        f"{site.at('2020-02-01T000000')} deleted though not finished, 3 are kept",
+    ]
+    assert logged(site.pool, rf"INFO: Runs: (keep does not count .*{re.escape(str(other))}.*)$") == [
+        f"keep does not count 2 runs of other crawls, like {other} (exclude)"
+    ]
 
 
 def test_of_two_runs_that_begin_at_once_one_is_skipped(tmp_path: Path) -> None:

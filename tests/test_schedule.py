@@ -397,6 +397,25 @@ def test_netrc_that_others_may_read_is_refused(tmp_path: Path) -> None:
         parse_target("http://h.test/", "p", str(netrc))
 
 
+@pytest.mark.parametrize(
+    ("text", "url", "expected"),
+    [
+        ("machine h.test login me password x\n", "https://h.test:6800/", True),
+        ("machine localhost login me password x\n", "http://127.0.0.1/", False),
+        ("default login me password x\n", "http://127.0.0.1/", True),
+        ("machine ::1 login me password x\n", "http://[::1]:6800/", True),
+        ("", "http://127.0.0.1/", False),
+        ("what only curl understands\n", "http://127.0.0.1/", True),
+    ],
+)
+def test_netrc_without_a_password_for_the_target_is_told(text: str, url: str, expected: bool, tmp_path: Path) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.touch(0o600)
+    netrc.write_text(text)
+
+    assert parse_target(url, "p", str(netrc)).has_password() is expected
+
+
 def test_only_our_own_files_are_replaced_and_removed(tmp_path: Path) -> None:
     (tmp_path / "tinycrawl-mine.timer").write_text("[Timer]\n")
     suffixes = (".timer", ".service")
@@ -430,21 +449,40 @@ def test_command_makes_timers_of_the_files_and_nothing_of_faulty_ones(tmp_path: 
         )
     options = ["schedule", "-s", f"TINYCRAWL_SITES_DIR={sites}", "--target", "http://127.0.0.1:6800", "-o", units]
 
+    netrc = tmp_path / "netrc"
+    netrc.touch(0o600)
+    netrc.write_text("machine localhost login me password geheim\n")
+
     made = run_sites(*options)
     (sites / "b.test.toml").write_text("[schedul]\n")
     refused = run_sites(*options)
     (sites / "b.test.toml").unlink()
-    removed = run_sites(*options)
+    forgotten = run_sites(*options[:1], *options[3:])
+    removed = run_sites(*options[:-2], "--netrc", netrc, "-o", units)
 
     names = [f"tinycrawl-{host}.{kind}" for host in ("a.test", "b.test") for kind in ("service", "timer")]
-    assert (made.returncode, made.stderr) == (0, "")
+    assert made.returncode == 0
+    assert made.stderr == (
+        "tinycrawl: without --netrc, jobs are asked for without the password that scrapyd.conf demands;"
+        " it is in scrapyd-data/netrc\n"
+    )
     assert made.stdout.splitlines() == [*(f"wrote {units}/{name}" for name in names), f"2 schedules in {units}"]
     assert refused.returncode == 1
     assert refused.stderr.splitlines()[0].startswith(f"{sites}/b.test.toml:1: 'schedul': unknown")
-    assert removed.stdout.splitlines() == [
-        *(f"removed {units}/{name}" for name in names[2:]),
-        f"1 schedules in {units}",
-    ]
+    assert forgotten.returncode == 1
+    assert forgotten.stderr == (
+        "tinycrawl: setting `TINYCRAWL_SITES_DIR`: expected the folder of the sites' files, got nothing,"
+        " and no packaged file has a schedule; none was made or removed\n"
+    )
+    assert removed.stderr == f"tinycrawl: --netrc: {netrc} has no user and password for 127.0.0.1\n"
+    assert (
+        removed.stdout.splitlines()
+        == [
+            f"wrote {units}/{names[0]}",  # --netrc is new
+            *(f"removed {units}/{name}" for name in names[2:]),
+            f"1 schedules in {units}",
+        ]
+    )
     assert sorted(path.name for path in units.iterdir()) == names[:2]
 
 

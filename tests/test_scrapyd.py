@@ -19,6 +19,7 @@ from contextlib import suppress
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from packaging.requirements import Requirement
@@ -327,7 +328,73 @@ def test_deploying_to_what_is_no_scrapyd_or_not_there_fails_in_one_line(service:
     assert unknown_line == "service.py: target 'nosuch': expected one of those in scrapy.cfg: local, web, none"
 
 
+def test_starting_where_the_port_is_taken_or_none_fails_in_one_line(service: Service) -> None:
+    """And nothing is made: no second password."""
+    netrc = (service.data / "netrc").read_text()
+
+    def start(**environment: str) -> tuple[int, str]:
+        done = subprocess.run(
+            ["make", "-s", "scrapyd"],
+            cwd=service.project,
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            timeout=TIME_LIMIT,
+            check=False,
+        )
+        error, make = done.stderr.splitlines()
+        assert make.endswith("Error 1")  # the exit status of service.py
+        return done.returncode, error
+
+    elsewhere = "; another one is set by http_port in scrapyd.conf, and by url in scrapy.cfg"
+    assert start() == (
+        2,  # of make
+        f"service.py: port {service.port} of 127.0.0.1: it is taken, maybe by a scrapyd that runs already{elsewhere}",
+    )
+    assert start(SCRAPYD_HTTP_PORT="http") == (
+        2,
+        "service.py: http_port in scrapyd.conf: expected a number from 1 to 65535, got 'http'",
+    )
+    assert start(SCRAPYD_BIND_ADDRESS="192.0.2.1") == (
+        2,
+        f"service.py: port {service.port} of 192.0.2.1: Cannot assign requested address{elsewhere}",
+    )
+    assert (service.data / "netrc").read_text() == netrc
+
+
 # Jobs
+
+
+def test_a_job_that_scrapyd_would_lose_is_refused_in_one_line(service: Service) -> None:
+    """It could not be started, and scrapyd would have one place less for jobs."""
+    refused = {
+        "a/b": "'a/b'",
+        "../x": "'../x'",
+        "a\nb": r"'a\nb'",
+        "a\0b": None,
+        "": "''",
+        "é" * 101: repr("é" * 100),
+    }
+
+    def ask(name: str, value: str) -> dict[str, Any]:
+        fields = [f"project=tinycrawl&spider=site&depth=0&{name}={quote(value)}"]
+        netrc = ["--netrc-file", str(service.data / "netrc")]
+        url = f"http://127.0.0.1:{service.port}/schedule.json"
+        done = subprocess.run(["curl", "-sS", *netrc, url, "-d", *fields], capture_output=True, check=True)
+        answer: dict[str, Any] = json.loads(done.stdout)
+        assert answer["status"] == "error"
+        return answer
+
+    for job, shown in refused.items():
+        expected = f"jobid: expected 1 to 200 bytes of printable text without /, got {shown}"
+        assert ask("jobid", job)["message"] == (expected if shown else "jobid: expected text without NUL")
+    assert ask("seed", "http://h.test/\0")["message"] == "seed: expected text without NUL"
+
+    for job in ("..", "ü" * 100):
+        assert service.schedule(seed="x", depth=0, jobid=job) == job
+        service.wait(job)
+        assert service.facts(job)["ending"] == "refused"
+    assert service.curl("daemonstatus.json")["pending"] == 0
 
 
 def test_a_job_leaves_the_directory_that_the_command_leaves(
@@ -397,8 +464,8 @@ def test_an_unreachable_seed_ends_the_job_with_its_cause(service: Service, ended
 @pytest.mark.parametrize(
     ("setting", "value", "ending", "status", "reason"),
     [
-        ("FEEDS", "no JSON", "refused", 2, "Invalid -s value, use -s NAME=VALUE"),
-        ("EXTENSIONS", '{"no.such.module": 1}', "failed", 1, "the crawl could not begin, see the log"),
+        ("FEEDS", "no JSON", "refused", 2, "setting `FEEDS`: expected a JSON object, got what is not shown"),
+        ("EXTENSIONS", '{"tinycrawl.logs.SafeFormatter": 1}', "failed", 1, "the crawl could not begin, see the log"),
     ],
 )
 def test_what_scrapy_itself_refuses_is_at_the_end_of_the_log_too(

@@ -10,18 +10,20 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
 import pytest
+from scrapy.settings import Settings
 from scrapy.utils.project import get_project_settings
 
 from conftest import FAST_SETTINGS, REPOSITORY, CrawlCommand, Result
 from many import CrawlPool
 from mockserver import MockServer, Reply, Request, page, redirect, robots, route
 from test_network import Authority
-from tinycrawl.credentials import Credentials
+from tinycrawl.credentials import Credentials, Mask
 from tinycrawl.exceptions import UsageError
 from tinycrawl.plan import make_plan
 
@@ -595,8 +597,9 @@ def test_relative_cookies_file_of_the_command_line_starts_at_the_working_directo
 
 
 def plan(seed: str, settings: dict[str, Any] | None = None) -> Credentials:
-    """What a crawl would send, read as the command does."""
-    project = get_project_settings()
+    """What a crawl would send, read as the command does, wherever it is started."""
+    project = Settings()
+    project.setmodule("tinycrawl.settings", priority="project")
     project.setdict(settings or {}, priority="cmdline")
     return make_plan(project, {"seed": seed, "depth": "0"}).credentials
 
@@ -728,6 +731,103 @@ def test_the_command_refuses_in_one_line(crawl: CrawlCommand, tmp_path: Path) ->
     assert result.stderr == f"tinycrawl: {PROXY_FORM}\n"
     assert result.stdout == ""
     assert not result.directory.exists()
+
+
+# Scrapy's own settings
+
+
+def test_secrets_in_settings_of_scrapy_are_written_nowhere(server: Server, crawl: CrawlCommand, tmp_path: Path) -> None:
+    """Each has one of its own, by -s or in the site's file; feeds fail, so that what they are told is logged."""
+    site = server({"/": page(title="t")})
+    (tmp_path / "sites").mkdir()
+    (tmp_path / "sites" / "127.0.0.1.toml").write_text(
+        "[settings]\n"
+        'FTP_PASSWORD = "toml-1-geheim"\n'
+        'MAIL_PASS = "toml 2 geheim with blanks, so long that Scrapy has to break its line somewhere within, geheim"\n'
+        'AWS_SESSION_TOKEN = "toml-3-geheim"\n'
+        'DEFAULT_REQUEST_HEADERS = { Authorization = "Bearer toml-4-geheim" }\n'
+    )
+    given = {
+        "TINYCRAWL_SITES_DIR": tmp_path / "sites",
+        "LOG_LEVEL": "DEBUG",
+        "STATS_DUMP": 1,
+        "FTP_USER": "geheim-5",
+        "AWS_ACCESS_KEY_ID": "geheim-6",
+        "AWS_SECRET_ACCESS_KEY": "geheim/7+x=",
+        "GCS_PROJECT_ID": "geheim-8",
+        "MAIL_USER": "geheim-9",
+        "TELNETCONSOLE_PASSWORD": "geheim-10",
+        "REDIS_URL": "redis://:geheim-11@h.test:1/0",
+        "HTTPPROXY_PASSWORD": "geheim-12",
+        "AWS_ENDPOINT_URL": "http://me:geheim-13@127.0.0.1:1/",
+    }
+    feeds = {
+        "ftp://me:geheim-14@127.0.0.1:1/x.json": {"format": "json"},
+        "ftp://me:p%C3%A4-geheim-15%40@127.0.0.1:1/y.json": {"format": "json"},
+        "nowhere://me:geheim-16@h.test/geheim%2F7%2Bx%3D/toml-3-geheim": {"format": "json"},
+    }
+    settings = {
+        **given,
+        "FEEDS": json.dumps(feeds),
+        "FEED_STORAGES": json.dumps({"nowhere": "test_secrets.TellingStorage"}),
+    }
+    on_terminal = crawl(site.url(), 0, settings=settings, events=tmp_path / "events", check=1)
+    in_file = crawl(site.url(), 0, settings={**settings, "LOG_FILE": tmp_path / "log"}, events="-", check=1)
+    refused = crawl(site.url(), 0, settings={**settings, "DNS_TIMEOUT": "x", "LOG_FILE": tmp_path / "log2"}, check=2)
+
+    log = (tmp_path / "log").read_text()
+    for text in (on_terminal.stderr, log):
+        assert "Overridden settings" in text
+        assert "'AWS_ACCESS_KEY_ID': '***'" in text
+        assert "Error storing json feed (1 items) in: ftp://***@127.0.0.1:1/x.json" in text
+        assert "Error storing json feed (1 items) in: nowhere://***@h.test/***/***" in text
+        assert "OSError: nowhere://***@h.test/***/***" in text
+        assert '"reason": "a feed could not be written"' in text
+    shown = on_terminal.stderr + on_terminal.stdout + in_file.stderr + in_file.stdout + refused.stderr + refused.stdout
+    assert "geheim" not in shown
+    files = [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".toml"]
+    assert [path.name for path in files if b"geheim" in path.read_bytes()] == []
+    assert {"log", "log2", "events", "1", ".crawler"} <= {path.name for path in files}
+    assert {request.headers["authorization"] for request in site.requests} == {"Bearer toml-4-geheim"}
+
+
+class TellingStorage:
+    """A feed's storage whose error says all that it was told."""
+
+    def __init__(self, uri: str, *, feed_options: dict[str, Any] | None = None) -> None:
+        self.uri = uri
+
+    def open(self, spider: object) -> BytesIO:
+        return BytesIO()
+
+    def store(self, file: BytesIO) -> None:
+        raise OSError(self.uri)
+
+
+@pytest.mark.parametrize(
+    ("settings", "text", "shown"),
+    [
+        pytest.param(
+            {}, "http://a:b@h.test/ http://h.test/@b x@y", "http://***@h.test/ http://h.test/@b x@y", id="url"
+        ),
+        pytest.param({"FTP_PASSWORD": "geheim"}, "geheim, ungeheim", "***, un***", id="value"),
+        pytest.param({"FTP_PASSWORD": "p/ä geheim"}, "p%2F%C3%A4%20geheim p/%C3%A4%20geheim", "*** ***", id="percent"),
+        pytest.param({"FTP_PASSWORD": "geheim\\"}, r"'geheim\\'", "'***'", id="repr"),
+        pytest.param({"FTP_PASSWORD": "päss-wort"}, r'{"p\u00e4ss-wort": 1}', '{"***": 1}', id="json"),
+        pytest.param({"FTP_PASSWORD": "guest"}, "guest", "guest", id="default"),
+        pytest.param({"FTP_PASSWORD": "abc"}, "abcd", "abcd", id="part-of-too-many-words"),
+        pytest.param({"FTP_USER": "anna-x"}, "/anna-x", "/anna-x", id="user"),
+        pytest.param({"FEEDS": {"ftp://u:geheim@h/x": {}}}, "530 geheim", "530 ***", id="feed"),
+        pytest.param(
+            {"DEFAULT_REQUEST_HEADERS": {"X-Key": "geheim", "Accept": "text/html"}},
+            "text/html geheim",
+            "text/html ***",
+            id="header",
+        ),
+    ],
+)
+def test_secret_is_taken_out_of_a_text(settings: dict[str, Any], text: str, shown: str) -> None:
+    assert Mask(Settings(settings))(text) == shown
 
 
 def test_nothing_shows_what_it_holds(tmp_path: Path) -> None:

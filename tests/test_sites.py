@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scrapy.settings import Settings
 
-from conftest import REPOSITORY
+from conftest import REPOSITORY, CrawlCommand
+from mockserver import MockServer, page
 from tinycrawl.exceptions import UsageError
-from tinycrawl.sitecheck import check_file, check_files, find_files
+from tinycrawl.sitecheck import check_file, check_files, find_files, find_site_file
 from tinycrawl.sites import Site, load_site
 from tinycrawl.tomllines import key_lines
 
-KNOWN = frozenset({"DOWNLOAD_DELAY", "DOWNLOAD_SLOTS", "TINYCRAWL_MAX_DEPTH", "lower"})
+KNOWN = frozenset({"DOWNLOAD_DELAY", "DOWNLOAD_SLOTS", "TINYCRAWL_MAX_DEPTH", "TINYCRAWL_SITES_DIR", "lower"})
 
 
 def load(host: str, directory: Path | None) -> Site:
@@ -159,6 +161,30 @@ def test_host_never_leads_elsewhere(host: str, tmp_path: Path) -> None:
             id="syntax",
         ),
         pytest.param(
+            "[crawl]\ndomains = [\n'a.test',\n\n", ":3: Invalid value (at end of document)", id="syntax-at-the-end"
+        ),
+        pytest.param("[crawl]\n\ndepth = 11_" + "1" * 5000, ":3: expected a shorter number", id="number-too-long"),
+        pytest.param(
+            "[crawl]\n\npagedir = '/data/{datum}'\n",
+            ":3: `pagedir`: expected a path with no braces but those of {date} and {host}, got '/data/{datum}'",
+            id="placeholder",
+        ),
+        pytest.param(
+            "[crawl]\nscope = 'galaxy'\n",
+            ":2: `scope`: expected host, domain, prefix or all, got 'galaxy'",
+            id="value",
+        ),
+        pytest.param(
+            "[settings]\nTINYCRAWL_SITES_DIR = 'x'\n",
+            ":2: `TINYCRAWL_SITES_DIR` in [settings]: read before this file; give it by -s or in settings.py",
+            id="too-late",
+        ),
+        pytest.param(
+            "[settings]\nDOWNLOAD_DELAY = 'a\\u0000'\nDOWNLOAD_DELAY_ = 1".replace("'", '"'),
+            ":2: `DOWNLOAD_DELAY` in [settings]: expected text without NUL",
+            id="nul",
+        ),
+        pytest.param(
             '[crawl]\n"a\\nb" = 1\n',
             r":2: 'a\nb' in [crawl]: unknown, expected one of depth, pagedir, scope, domains, include, exclude, "
             "max_pages, order, duplicates, strict",
@@ -175,12 +201,33 @@ def test_argument_of_a_single_run_is_refused(name: str, tmp_path: Path) -> None:
     assert refusal(tmp_path, f"[crawl]\n{name} = 1\n").startswith(f":2: '{name}' in [crawl]: unknown")
 
 
-def test_file_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("data", "line"),
+    [
+        (b"[crawl]\npagedir = '\xff'\n", 2),
+        (b"[crawl]\r\n\r\npagedir = '\xc3", 3),
+        ("[crawl]\ndepth = 1\n".encode("utf-16"), 1),
+    ],
+)
+def test_file_that_is_not_utf_8_is_refused_with_the_line(
+    data: bytes, line: int, tmp_path: Path, project: Settings
+) -> None:
     path = tmp_path / "h.test.toml"
-    path.write_bytes(b"[crawl]\npagedir = '\xff'\n")
+    path.write_bytes(data)
 
-    with pytest.raises(UsageError, match=r"h\.test\.toml: expected UTF-8$"):
+    with pytest.raises(UsageError) as info:
         load("h.test", tmp_path)
+
+    assert str(info.value) == f"{path}:{line}: expected UTF-8"
+    assert [str(fault) for fault in check_file(path, project).faults] == [f"{path}:{line}: expected UTF-8"]
+
+
+def test_file_of_an_editor_that_writes_a_byte_order_mark_is_read(tmp_path: Path, project: Settings) -> None:
+    path = tmp_path / "h.test.toml"
+    path.write_bytes(b"\xef\xbb\xbf[crawl]\r\ndepth = 3\r\n")
+
+    assert load("h.test", tmp_path).crawl == {"depth": 3}
+    assert check_file(path, project).faults == []
 
 
 def test_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
@@ -327,9 +374,19 @@ def faults(directory: Path, text: str, project: Settings, name: str = "h.test.to
 def test_settings_that_are_text_must_be_text(tmp_path: Path, project: Settings) -> None:
     text = '[settings]\nUSER_AGENT = 5\nSTATS_CLASS = true\nLOG_LEVEL = 10\nLOG_ENCODING = "utf-8"\n'
 
-    assert faults(tmp_path, text, project) == [
+    assert [line.split(" (")[0] for line in faults(tmp_path, text, project)] == [
         "2: setting `USER_AGENT`: expected text, got 5",
-        "3: setting `STATS_CLASS`: expected text, got True",
+        "3: setting `STATS_CLASS`: expected the import path of a class or function",
+    ]
+
+
+def test_settings_that_a_sites_file_sets_too_late_are_refused(tmp_path: Path, project: Settings) -> None:
+    names = ["DNS_TIMEOUT", "TINYCRAWL_SITES_DIR", "REACTOR_THREADPOOL_MAXSIZE", "TWISTED_DNS_RESOLVER", "EDITOR"]
+    text = "[settings]\n" + "".join(f"{name} = {project[name]!r}\n" for name in names if project[name] is not None)
+
+    assert faults(tmp_path, f"{text}{names[1]} = '/srv'\n", project) == [
+        f"{number}: `{name}` in [settings]: read before this file; give it by -s or in settings.py"
+        for number, name in enumerate([names[0], *names[2:], names[1]], 2)
     ]
 
 
@@ -403,12 +460,12 @@ often = true
         ),
         pytest.param(
             "[crawl]\npagedir = '/data/{Date}/{host}'\n",
-            "2: spider argument `pagedir`: expected {date} and {host} alone in braces, got {Date}",
+            "2: `pagedir`: expected a path with no braces but those of {date} and {host}, got '/data/{Date}/{host}'",
             id="placeholder",
         ),
         pytest.param(
             "[crawl]\npagedir = '/data/{date}/{host}'\n",
-            "2: spider argument `pagedir`: expected {date} once, in its last part, got '/data/{date}/{host}'",
+            "2: `pagedir`: expected a path with {date} once, in its last part, got '/data/{date}/{host}'",
             id="date-in-the-middle",
         ),
         pytest.param("[crawl]\ndepth = \n", "2: Invalid value (at line 2, column 9)", id="syntax"),
@@ -417,18 +474,60 @@ often = true
             "3: Expected '=' after a key in a key/value pair (at line 3, column 7)",
             id="syntax-with-a-schedule",
         ),
-        pytest.param("x = " + "[" * 20_000, "0: a number too long or nested too deep", id="too-deep"),
+        pytest.param(
+            "\nx = " + "[" * 20_000, "2: expected at most 50 tables and arrays in each other", id="too-deep-without-end"
+        ),
+        pytest.param(
+            "[settings]\nLOG_LEVEL = 'INFO'\nTINYCRAWL_COOKIES_FILE = '/dev/null'\n",
+            "3: cookies file '/dev/null': expected a regular file",
+            id="cookies-file",
+        ),
     ],
 )
 def test_fault_of_the_whole_file_is_found(text: str, fault: str, tmp_path: Path, project: Settings) -> None:
     assert faults(tmp_path, text, project) == [fault]
 
 
+@pytest.mark.parametrize("depth", [51, 330, 450, 20_000])
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(lambda depth: f" = {'[' * depth}1, 2.5, 3.5, 4.5{']' * depth}\n", id="arrays"),
+        pytest.param(lambda depth: f" = {'{a=' * depth}1{'}' * depth}\n", id="tables"),
+        pytest.param(lambda depth: f"{'.a' * depth} = '[[['\n", id="dots"),
+        pytest.param(lambda depth: f" = [\n'}}', # }}\n{'[' * depth}{']' * depth}]\n", id="lines"),
+    ],
+)
+def test_tables_and_arrays_too_deep_in_each_other_are_a_fault_of_their_line(
+    depth: int, value: Callable[[int], str], tmp_path: Path, project: Settings
+) -> None:
+    text = f"[crawl]\ndepth = 1 # [\n[settings]\nTINYCRAWL_COOKIES{value(depth)}"
+    line = 4 + value(depth)[:-1].count("\n")
+
+    (found,) = faults(tmp_path, text, project)
+
+    assert found == f"{line}: expected at most 50 tables and arrays in each other"
+
+
 @pytest.mark.parametrize(
     ("name", "fault"),
     [
+        ("[::1].toml", "0: its name is not as URLs have the host; expected ::1.toml"),
+        ("0:0:0:0:0:0:0:1.toml", "0: its name is not as URLs have the host; expected ::1.toml"),
+        *(
+            (name, f"0: its name has a port, and a file is for all ports of its host; expected {expected}.toml")
+            for name, expected in {
+                "h.test:80.toml": "h.test",
+                "[::1]:8080.toml": "::1",
+                "[::1]_8080.toml": "::1",
+                "localhost_8080.toml": "localhost",
+                "127.0.0.1_8080.toml": "127.0.0.1",
+                "WWW.h.test_443.toml": "www.h.test",
+            }.items()
+        ),
+        ("[h.test].toml", "0: its name is not as URLs have the host; expected h.test.toml"),
+        ("::g.toml", "0: its name is no host; expected one like www.example.org.toml"),
         ("H.test.toml", "0: its name is not as URLs have the host; expected h.test.toml"),
-        ("h.test:80.toml", "0: its name is no host; expected one like www.example.org.toml"),
         ("bücher.test.toml", "0: its name is not as URLs have the host; expected xn--bcher-kva.test.toml"),
         ("https h.test.toml", "0: its name is no host; expected one like www.example.org.toml"),
         ("a@h.test.toml", "0: its name is not as URLs have the host; expected h.test.toml"),
@@ -441,18 +540,76 @@ def test_name_that_no_host_would_find_is_a_fault(name: str, fault: str, tmp_path
 
 
 @pytest.mark.parametrize(
-    "name", ["h.test.toml", "::1.toml", "127.0.0.1.toml", "xn--bcher-kva.test.toml", "a_b.test.toml"]
+    "name",
+    [
+        "h.test.toml",
+        "::1.toml",
+        "::8080.toml",
+        "127.0.0.1.toml",
+        "xn--bcher-kva.test.toml",
+        "a_1.test.toml",
+        "a_1.toml",
+    ],
 )
 def test_file_that_is_right_has_no_fault(name: str, tmp_path: Path, project: Settings) -> None:
     assert faults(tmp_path, "[crawl]\ndepth = 1\n[settings]\nDOWNLOAD_DELAY = 2\n", project, name) == []
 
 
-def test_two_schedules_never_share_a_directory(tmp_path: Path, project: Settings) -> None:
-    for host in ("a.test", "b.test"):
+def test_two_sites_never_share_a_directory_however_it_is_spelled(tmp_path: Path, project: Settings) -> None:
+    """Neither may one be within another's, where a crawl expects pages alone."""
+    sites, data = tmp_path / "sites", tmp_path / "data"
+    sites.mkdir()
+    (data / "real").mkdir(parents=True)
+    (data / "link").symlink_to("real")
+    pagedirs = {
+        "1.0.0.0": "data/x",
+        "2.0.0.0": "data/./x",
+        "3.0.0.0": "data/link/../real/y",
+        "4.0.0.0": "data/link/y",
+        "5.0.0.0": "data/{host}",
+        "6.0.0.0": "data/5.0.0.0",
+        "7.0.0.0": "data//real/{date}",
+        "8.0.0.0": "data/link/{date}/",
+        "9.0.0.0": "data/x/deeper/{date}",
+        "9.1.0.0": "data/fine/{host}",
+        "9.2.0.0": "data/fine/{host}",
+        "::1": "data/{host}",
+        "::2": "data/___1_",
+    }
+    for number, (host, pagedir) in enumerate(pagedirs.items()):
+        lines = "\n" * number
+        write_site(sites, f'{lines}[crawl]\ndepth = 1\npagedir = "{tmp_path}/{pagedir}"\n', f"{host}.toml")
+
+    checked = check_files([*find_files(sites), sites / "1.0.0.0.toml"], project)
+
+    assert [str(fault).removeprefix(f"{sites}/") for file in checked for fault in file.faults] == [
+        f"2.0.0.0.toml:4: `pagedir`: expected one of its own, {sites}/1.0.0.0.toml has it too",
+        f"4.0.0.0.toml:6: `pagedir`: expected one of its own, {sites}/3.0.0.0.toml has it too",
+        f"6.0.0.0.toml:8: `pagedir`: expected one of its own, {sites}/5.0.0.0.toml has it too",
+        f"8.0.0.0.toml:10: `pagedir`: expected one of its own, {sites}/7.0.0.0.toml has it too",
+        f"9.0.0.0.toml:11: `pagedir`: expected one that is not within that of {sites}/1.0.0.0.toml, {data}/x",
+        f"::2.toml:15: `pagedir`: expected one of its own, {sites}/::1.toml has it too",
+    ]
+
+
+@pytest.mark.parametrize("pagedir", ["{folder}/loop/a", "~no-such-user/a"])
+def test_a_directory_that_leads_nowhere_is_a_fault(pagedir: str, tmp_path: Path, project: Settings) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    text = f"[crawl]\ndepth = 1\npagedir = '{pagedir.replace('{folder}', str(tmp_path))}'\n"
+
+    (found,) = faults(tmp_path, text, project)
+
+    assert found.startswith("3: spider argument `pagedir`: ")
+
+
+def test_the_home_of_a_user_is_a_spelling_too(
+    tmp_path: Path, project: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for host, pagedir in (("a.test", "~/{date}"), ("b.test", f"{tmp_path}/{{date}}")):
         write_site(
             tmp_path,
-            f'[schedule]\nseed = "http://{host}/"\ncron = "0 0 * * *"\n'
-            '[crawl]\ndepth = 1\npagedir = "/data/{date}"\n',
+            f'[schedule]\nseed = "http://{host}/"\ncron = "0 0 * * *"\n[crawl]\ndepth = 1\npagedir = "{pagedir}"\n',
             f"{host}.toml",
         )
 
@@ -537,6 +694,7 @@ timezone = "Europe/Berlin"
 
     assert (machine.returncode, machine.stderr) == (0, "")
     facts = json.loads(machine.stdout)
+    assert facts["file"] == str(path)
     values = {value["name"]: (value["value"], value["source"]) for value in facts["values"]}
     assert values["seed"] == ("http://h.test/start", f"{path}:12")
     assert values["depth"] == (3, f"{path}:9")
@@ -553,7 +711,76 @@ timezone = "Europe/Berlin"
     assert facts["schedule"]["cron"] == "30 3 * * 1"
     assert len(facts["next"]) == 3
     assert people.returncode == 0
+    assert re.search(r"^  seed +http://h\.test/other  \(-a seed=\)$", people.stdout, re.MULTILINE)
     assert re.search(rf"^  DOWNLOAD_DELAY +2\.5  \({re.escape(str(path))}:2\)$", people.stdout, re.MULTILINE)
     assert "geheim" not in machine.stdout + people.stdout
     assert (unknown.returncode, unknown.stdout) == (2, "")
-    assert len(unknown.stderr.splitlines()) == 1
+    assert unknown.stderr == "tinycrawl: host: expected one like www.example.org, or a seed, got 'h test'\n"
+
+
+def test_show_says_that_there_is_no_file_and_which_are_near(tmp_path: Path, project: Settings) -> None:
+    for name in ("www.h.test", "h.test", "ww.h.test", "[::1]", "bücher.test", "other.example"):
+        write_site(tmp_path, "[crawl]\n", f"{name}.toml")
+    project = project.copy()
+    project.set("TINYCRAWL_SITES_DIR", str(tmp_path))
+
+    said = {
+        host: str(find_site_file(host, project)).removeprefix(f"no file for {host} in {tmp_path}, what follows is ")
+        for host in ("www.h.test", "http://h.test:8080/x", "www.other.example", "[::1]", "xn--bcher-kva.test", "q")
+    }
+
+    assert said == {
+        "www.h.test": f"{tmp_path}/www.h.test.toml",
+        "http://h.test:8080/x": f"{tmp_path}/h.test.toml",
+        "www.other.example": "without one; near to it: other.example.toml",
+        "[::1]": "without one; near to it: [::1].toml",
+        "xn--bcher-kva.test": "without one; near to it: bücher.test.toml",
+        "q": "without one",
+    }
+    for same in ("h.test:8080", "H.test"):
+        assert find_site_file(same, project).file == f"{tmp_path}/h.test.toml"
+    assert find_site_file("::1", project) == find_site_file("[::1]:8080", project)
+
+
+def test_show_without_a_file_still_shows_what_a_crawl_would_use(tmp_path: Path) -> None:
+    write_site(tmp_path, "[crawl]\n", "www.h.test.toml")
+    options = ["-s", f"TINYCRAWL_SITES_DIR={tmp_path}"]
+
+    people = run_sites("show", "h.test", *options)
+
+    line = f"tinycrawl: no file for h.test in {tmp_path}, what follows is without one; near to it: www.h.test.toml\n"
+    assert (people.returncode, people.stderr) == (0, line)
+    assert re.search(r"^  DOWNLOAD_DELAY +1\.0  \(tinycrawl/settings\.py\)$", people.stdout, re.MULTILINE)
+
+
+def test_the_log_is_as_the_sites_file_says(tmp_path: Path, server: type[MockServer], crawl: CrawlCommand) -> None:
+    """Scrapy opens it before the spider reads that file."""
+    site = server({"/": page()})
+    log = tmp_path / "site.log"
+    write_site(
+        tmp_path,
+        f'[settings]\nLOG_LEVEL = "WARNING"\nLOG_FORMAT = "%(levelname)s! %(message)s"\nLOG_FILE = "{log}"\n',
+        "127.0.0.1.toml",
+    )
+    sites = {"TINYCRAWL_SITES_DIR": tmp_path, "LOG_LEVEL": None}
+
+    crawl(site.url("/"), 0, settings=sites)
+    (line,) = log.read_text().splitlines()
+    crawl(site.url("/"), 0, settings={**sites, "LOG_LEVEL": "INFO", "LOG_FILE": tmp_path / "command.log"}, fresh=1)
+
+    assert json.loads(line.removeprefix("INFO! "))["ending"] == "complete"
+    lines = (tmp_path / "command.log").read_text().splitlines()
+    assert any(line.startswith("INFO! Page directory: ") for line in lines)
+    assert log.read_text().splitlines() == [line]
+
+
+def test_an_unknown_placeholder_is_refused_by_a_crawl(tmp_path: Path, crawl: CrawlCommand) -> None:
+    path = write_site(tmp_path, "[crawl]\ndepth = 1\npagedir = '/data/{hosts}'\n")
+    problem = "`pagedir`: expected a path with no braces but those of {date} and {host}, got '/data/{hosts}'"
+
+    sites = {"TINYCRAWL_SITES_DIR": tmp_path}
+    by_file = crawl("http://h.test/", None, pagedir=False, settings=sites, check=2)
+    given = crawl("http://other.test/", 0, pagedir="/data/{hosts}", check=2)
+
+    assert by_file.stderr.splitlines()[-1] == f"tinycrawl: {path}:3: {problem}"
+    assert given.stderr.splitlines()[-1] == f"tinycrawl: spider argument {problem}"

@@ -13,6 +13,7 @@ from urllib.parse import unquote_to_bytes
 import ada_url
 
 from tinycrawl.exceptions import UsageError
+from tinycrawl.runs import read_pagedir
 from tinycrawl.scope import KINDS, parse_domains
 from tinycrawl.urls import normalise_url
 
@@ -46,6 +47,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _DIGITS = re.compile(r"[0-9]{1,18}")
 # User and password; greedy, since the values in which we look for them are malformed.
 _CREDENTIALS = re.compile(r"^(\s*[a-zA-Z][a-zA-Z0-9+.-]*:[/\\]+)?.*@", re.DOTALL)
+USER_INFO = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*://)([^/\s@'\"<>?#]*)@")  # of a URL, within any text
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,7 @@ def parse_arguments(
     return Arguments(
         seed=seed,
         depth=depth,
-        pagedir=read("pagedir", _read_path, None),
+        pagedir=read("pagedir", read_pagedir, None),
         scope=read("scope", _choice(*KINDS), "host"),
         domains=read("domains", _read_domains, ()),
         include=read("include", _read_pattern, None),
@@ -177,7 +179,7 @@ def show_value(value: object) -> str:
         return ", ".join(show_value(entry) for entry in value)[:_LONGEST_SHOWN] or "an empty list"
     if isinstance(value, str):
         value = _CREDENTIALS.sub(r"\1***@", value)
-    shown = value if isinstance(value, str) else repr(value)
+    shown = value if isinstance(value, str) else USER_INFO.sub(r"\1***@", repr(value))
     if len(shown) > _LONGEST_SHOWN:
         shown = f"{shown[:_LONGEST_SHOWN]}..."
     return repr(shown) if isinstance(value, str) else one_line(shown)

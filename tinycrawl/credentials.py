@@ -1,12 +1,17 @@
 """What lets a crawl in: HTTP authentication, a proxy, cookies of the operator's. Used, and written nowhere.
 
-Scrapy logs those of its own settings that are not at their default, HTTPAUTH_PASS too. Ours it does not know.
+Scrapy logs those of its own settings that are not at their default, FTP_PASSWORD too, and the URLs of feeds: what is
+secret there is hidden, see `hide_settings` and `Mask`. Our own settings it does not know.
 """
 
+import json
 import re
 from base64 import b64encode
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
 
 import ada_url
 from scrapy import Request, Spider
@@ -15,12 +20,13 @@ from scrapy.crawler import Crawler
 from scrapy.downloadermiddlewares.httpproxy import HttpProxyMiddleware
 from scrapy.exceptions import IgnoreRequest, NotConfigured
 from scrapy.http import Response
-from scrapy.settings import SETTINGS_PRIORITIES, BaseSettings
+from scrapy.settings import SETTINGS_PRIORITIES, BaseSettings, default_settings
 
-from tinycrawl.arguments import Arguments
+from tinycrawl.arguments import USER_INFO, Arguments
 from tinycrawl.cookies import CookiesFile, OperatorCookie, read_cookies_file, seed_cookies
 from tinycrawl.exceptions import UsageError
 from tinycrawl.failures import FailedResponse, reason_of
+from tinycrawl.settingcheck import is_secret
 from tinycrawl.urls import site_of
 
 PROXY_REFUSED = 407  # Proxy Authentication Required
@@ -28,6 +34,9 @@ BAD_GATEWAY = 502  # what a proxy answers for what lies behind it; RetryMiddlewa
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _TUNNEL_STATUS = re.compile(r"'status': ([0-9]{3})")
+_SECRET_HEADER = re.compile(r"auth|cookie|key|secret|token", re.IGNORECASE)
+_SHORTEST_HIDDEN = 5  # characters; what is shorter is a part of too many words
+_HIDDEN = "***"
 
 
 @dataclass(frozen=True)
@@ -55,8 +64,74 @@ class Credentials:
         return self.authorization if is_safe and site_of(url) == site_of(self.seed) else None
 
 
+class _Secret(str):
+    """Text that is used as any other, and does not show in Scrapy's list of the settings."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return repr(_HIDDEN)
+
+
+class Mask:
+    """Takes the secrets of a crawl's settings out of a text: in logs, and where a failure is told.
+
+    >>> Mask(BaseSettings({"FTP_PASSWORD": "pa/ss"}))("ftp://me:pw@h.test/x: pa/ss pa%2Fss, http://h.test/@x")
+    'ftp://***@h.test/x: *** ***, http://h.test/@x'
+    """
+
+    def __init__(self, settings: BaseSettings) -> None:
+        forms: set[str] = set()
+        for secret in _find_secrets(settings):
+            for text in (secret, unquote(secret)):
+                forms |= {text, quote(text, safe=""), quote(text), repr(text)[1:-1], json.dumps(text)[1:-1]}
+        longest_first = sorted((form for form in forms if len(form) >= _SHORTEST_HIDDEN), key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+
+    def __call__(self, text: str) -> str:
+        if "@" in text:
+            text = USER_INFO.sub(rf"\1{_HIDDEN}@", text)
+        return self._pattern.sub(_HIDDEN, text) if self._pattern else text
+
+
+def hide_settings(settings: BaseSettings) -> None:
+    """Let Scrapy's list of the settings show no secret."""
+    for name in list(settings):
+        value = settings[name]
+        if isinstance(value, str) and value and (is_secret(name) or USER_INFO.search(value)):
+            settings.set(name, _Secret(value), priority=settings.getpriority(name) or 0)
+
+
+def _find_secrets(settings: BaseSettings) -> Iterator[str]:
+    for name in settings:
+        value = settings[name]
+        if value == getattr(default_settings, name, None):
+            continue
+        if name == "DEFAULT_REQUEST_HEADERS":
+            headers = settings.getdict(name).items()
+            yield from (str(text) for header, text in headers if _SECRET_HEADER.search(str(header)))
+        elif is_secret(name) and isinstance(value, str) and "://" not in value and not name.endswith("_USER"):
+            yield value
+        for text in _texts(value):
+            for _, user_info in USER_INFO.findall(text):
+                yield user_info.partition(":")[2]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts within a setting's value; the keys of FEEDS are URLs."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, entry in value.items():
+            yield from _texts(key)
+            yield from _texts(entry)
+    elif isinstance(value, list | tuple):
+        for entry in value:
+            yield from _texts(entry)
+
+
 def read_credentials(settings: BaseSettings, arguments: Arguments) -> Credentials:
-    """Check the settings that hold credentials; those in the seed win.
+    """Check the settings that hold credentials, and let Scrapy show none of them; those in the seed win.
 
     :raises UsageError: one of them is wrong. No value is in the message.
     """
@@ -88,6 +163,7 @@ def read_credentials(settings: BaseSettings, arguments: Arguments) -> Credential
         cookies += file.cookies
     if cookies and not settings.getbool("COOKIES_ENABLED"):
         raise UsageError("setting `COOKIES_ENABLED`: expected 1 where cookies are given, got 0")
+    hide_settings(settings)
     return Credentials(
         seed=arguments.seed,
         authorization=_basic(user, password) if user or password else None,

@@ -1,7 +1,5 @@
 """Plan: one crawl, checked before anything is created: arguments, the site's file, scope, page directory, identity."""
 
-import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,9 +14,11 @@ import tinycrawl.settings as project
 from tinycrawl.arguments import Arguments, parse_arguments, parse_seed, show_value
 from tinycrawl.credentials import Credentials, read_credentials
 from tinycrawl.exceptions import DirectoryError, UsageError
+from tinycrawl.feedcheck import check_feeds
 from tinycrawl.guard import is_private_host
 from tinycrawl.runs import DATE, Run, Series, choose_run, exceeded_limit, fill_host, read_flag, read_keep
 from tinycrawl.scope import Scope
+from tinycrawl.settingcheck import check_settings, check_values, show_setting
 from tinycrawl.sites import load_site
 from tinycrawl.urls import host_of, site_of
 
@@ -36,12 +36,6 @@ POLICIES = (
     "REDIRECT_MAX_TIMES",
     "URLLENGTH_LIMIT",
 )
-
-
-# What is used, and shown nowhere.
-SECRETS = frozenset({"TINYCRAWL_HTTP_PASSWORD", "TINYCRAWL_PROXY", "TINYCRAWL_COOKIES"})
-
-_LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 @dataclass(frozen=True)
@@ -98,6 +92,7 @@ def make_plan(settings: BaseSettings, given: Mapping[str, object]) -> Plan:
             set_for_site(settings, name, value, site.path)
         except UsageError as error:
             raise UsageError(f"{site.path}: {error}") from None
+    check_values(settings)
     check_settings(settings)
     arguments = parse_arguments(
         given, max_depth=settings.getint("TINYCRAWL_MAX_DEPTH"), defaults=site.crawl, source=site.path
@@ -106,9 +101,6 @@ def make_plan(settings: BaseSettings, given: Mapping[str, object]) -> Plan:
     _set_depth(settings, arguments.depth)
     directory = _directory(settings, arguments)
     _check_events(arguments.events, directory)
-    for feed in settings.getdict("FEEDS"):
-        if "://" not in str(feed) and Path(str(feed)).resolve().is_relative_to(directory.resolve()):
-            raise UsageError(f"feed {show_value(str(feed))}: expected a file outside the page directory {directory}")
     if settings["JOBDIR"]:
         settings.set("JOBDIR", None, priority="cmdline")
     policies = {name: _plain(settings, name) for name in POLICIES}
@@ -138,6 +130,7 @@ def make_plan(settings: BaseSettings, given: Mapping[str, object]) -> Plan:
     if DATE in directory.name:
         run = _choose_run(directory, site.schedule, site.path, identity, arguments)
         directory = run.directory
+    check_feeds(settings, directory=directory, events=arguments.events, is_fresh=arguments.fresh)
     drop_parameters = tuple(settings.getlist("TINYCRAWL_DROP_PARAMETERS"))
     is_guarded = _is_guarded(settings, arguments)
     return Plan(arguments, scope, directory, identity, credentials, drop_parameters, is_guarded, run)
@@ -158,8 +151,7 @@ def set_for_site(settings: BaseSettings, name: str, value: Any, path: str) -> No
     try:
         settings.set(name, value, priority="spider")
     except (TypeError, ValueError):
-        shown = "what is not shown" if name in SECRETS else show_value(value)
-        raise UsageError(f"setting `{name}`: got {shown}") from None
+        raise UsageError(f"setting `{name}`: got {show_setting(name, value)}") from None
 
 
 def _choose_run(
@@ -194,17 +186,18 @@ def _is_guarded(settings: BaseSettings, arguments: Arguments) -> bool:
 def _directory(settings: BaseSettings, arguments: Arguments) -> Path:
     if arguments.pagedir:
         where = "spider argument `pagedir`"
-        return _expand(where, fill_host(arguments.pagedir, host_of(arguments.seed), where)).resolve()
+        return _expand(where, fill_host(arguments.pagedir, host_of(arguments.seed), where))
     name = f"{re.sub(r'[^A-Za-z0-9.-]', '_', site_of(arguments.seed))}-{arguments.depth}"
     if arguments.job:
         name += f"-{quote(arguments.job, safe='')}"  # two jobs never share a directory
-    return _expand("setting `TINYCRAWL_OUTPUT_DIR`", settings["TINYCRAWL_OUTPUT_DIR"]).resolve() / name
+    return _expand("setting `TINYCRAWL_OUTPUT_DIR`", settings["TINYCRAWL_OUTPUT_DIR"]) / name
 
 
 def _expand(where: str, path: str) -> Path:
+    """Make *path* absolute, without links."""
     try:
-        return Path(path).expanduser()
-    except (RuntimeError, TypeError):
+        return Path(path).expanduser().resolve()
+    except (OSError, RuntimeError, TypeError):  # a loop of links, a home that nobody has
         raise UsageError(f"{where}: expected a path, got {show_value(path)}") from None
 
 
@@ -219,85 +212,12 @@ def _check_events(path: str | None, directory: Path) -> None:
     """The event log must be a file that can be made, and not within the page directory, which holds pages only."""
     if path is None or path == "-":
         return
-    log = _expand("spider argument `events`", path).resolve()
+    log = _expand("spider argument `events`", path)
     if log.is_dir() or not log.parent.is_dir() or log.is_relative_to(directory.resolve()):
         raise UsageError(
             "spider argument `events`: expected a file in a directory that exists, not the page directory, or -,"
             f" got {show_value(path)}"
         )
-
-
-def check_settings(settings: BaseSettings) -> None:
-    """Numbers and flags given as text, or in a site's file, must be such; and what the crawl stands on must stay."""
-    for name in settings:
-        if name.startswith("TINYCRAWL_") and not hasattr(project, name):
-            raise UsageError(f"setting {show_value(name)}: unknown")
-    if settings["LOG_LEVEL"] not in _LOG_LEVELS and not str(settings["LOG_LEVEL"]).isdigit():
-        expected = ", ".join(_LOG_LEVELS)
-        raise UsageError(f"setting `LOG_LEVEL`: expected one of {expected}, got {show_value(settings['LOG_LEVEL'])}")
-    for name in ("SCHEDULER", "DUPEFILTER_CLASS", "TWISTED_REACTOR"):
-        if settings[name] != getattr(project, name):
-            raise UsageError(f"setting `{name}`: expected {getattr(project, name)}, got {show_value(settings[name])}")
-    if settings.getint("CONCURRENT_ITEMS") != 1 or settings.getbool("HTTPCACHE_ENABLED"):
-        raise UsageError("settings `CONCURRENT_ITEMS` and `HTTPCACHE_ENABLED`: expected 1 and 0, for the exact order")
-    for name, default in vars(project).items():
-        if not name.isupper():
-            continue
-        try:
-            if isinstance(default, bool):
-                settings.getbool(name)
-            elif isinstance(default, int | float):
-                if not 0 <= settings.getfloat(name) < float("inf"):
-                    raise ValueError
-                if isinstance(default, int) and name not in ("DOWNLOAD_DELAY_JITTER", "DOWNLOAD_TIMEOUT"):
-                    settings.getint(name)
-            elif isinstance(default, dict):
-                settings.getdict(name)
-        except (ValueError, TypeError):
-            kinds = {bool: "0 or 1", dict: "a JSON object", int: "a whole number, 0 or more"}
-            kind = kinds.get(type(default), "a number, 0 or more")
-            # A cookie is a secret.
-            shown = "what is not shown" if name in SECRETS else show_value(settings[name])
-            raise UsageError(f"setting `{name}`: expected {kind}, got {shown}") from None
-    for name in ("TINYCRAWL_AHEAD", "CONCURRENT_REQUESTS_PER_DOMAIN"):  # with none, nothing would ever be sent
-        if settings.getint(name) < 1:
-            raise UsageError(f"setting `{name}`: expected 1 or more, got {settings[name]!r}")
-    for name in ("DOWNLOADER_MIDDLEWARES", "ITEM_PIPELINES"):  # what is given replaces the project's own
-        if "SCRAPY_CHECK" in os.environ:  # `scrapy check` has no pipelines
-            break
-        given = settings.getdict(name)
-        missing = [path for path, order in getattr(project, name).items() if order and given.get(path) is None]
-        if missing:
-            raise UsageError(
-                f"setting `{name}`: expected the entries of tinycrawl/settings.py too, {missing[0]} is missing"
-            )
-    _check_parameters(settings)
-    if settings["TINYCRAWL_ADDRESS_GUARD"] not in (None, "", "0", "1", 0, 1, "True", "False", "true", "false"):
-        value = settings["TINYCRAWL_ADDRESS_GUARD"]
-        raise UsageError(f"setting `TINYCRAWL_ADDRESS_GUARD`: expected 0, 1 or nothing, got {show_value(value)}")
-    encoding = settings["TINYCRAWL_ENCODING"] or None
-    if encoding not in (None, "utf-8"):
-        raise UsageError(f"setting `TINYCRAWL_ENCODING`: expected utf-8 or nothing, got {show_value(encoding)}")
-
-
-def _check_parameters(settings: BaseSettings) -> None:
-    """TINYCRAWL_DROP_PARAMETERS becomes a list, from JSON or names with commas between them."""
-    given = settings["TINYCRAWL_DROP_PARAMETERS"]
-    names = given
-    if isinstance(given, str):
-        try:
-            names = json.loads(given) if given.lstrip().startswith("[") else [part for part in given.split(",") if part]
-        except ValueError:
-            names = None
-    if not isinstance(names, (list, tuple)) or not all(
-        isinstance(name, str) and re.fullmatch(r"[^\s=&;/#]+", name) for name in names
-    ):
-        raise UsageError(
-            "setting `TINYCRAWL_DROP_PARAMETERS`: expected names of parameters, like utm_*,sid,"
-            f" got {show_value(given)}"
-        )
-    priority = settings.getpriority("TINYCRAWL_DROP_PARAMETERS") or 0
-    settings.set("TINYCRAWL_DROP_PARAMETERS", list(names), priority=priority)
 
 
 def _plain(settings: BaseSettings, name: str) -> Any:

@@ -28,7 +28,7 @@ DATE, HOST = "{date}", "{host}"
 
 _STAMP = "%Y-%m-%dT%H%M%S"  # UTC; sorts by time
 _STAMPED = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{6}"
-_PLACEHOLDER = re.compile(r"\{[^{}/]*\}")
+_PLACEHOLDER = re.compile(r"\{[^{}/]*\}|[{}]")
 _EXPIRED = ".expired"
 
 
@@ -46,19 +46,32 @@ def read_flag(value: object) -> bool:
     return bool(value)
 
 
+def read_pagedir(value: object) -> str:
+    """Return a path that may have ``{date}`` and ``{host}``, and no other brace: it would be a slip of the pen.
+
+    :raises ValueError: the text says what is expected.
+    """
+    if not isinstance(value, str) or "\0" in value:
+        raise ValueError("a path")
+    if any(name not in (DATE, HOST) for name in _PLACEHOLDER.findall(value)):
+        raise ValueError(f"a path with no braces but those of {DATE} and {HOST}")
+    if value.count(DATE) > 1 or (DATE in value and DATE not in value.rstrip("/").rpartition("/")[2]):
+        raise ValueError(f"a path with {DATE} once, in its last part")
+    return value
+
+
 def fill_host(pagedir: str, host: str, where: str) -> str:
     """Put the host into ``{host}``; ``{date}`` stays.
 
     >>> fill_host("/data/{host}/{date}", "[::1]", "pagedir")
     '/data/___1_/{date}'
 
-    :raises UsageError: it has another placeholder beside these, or a date that is not in its last part alone.
+    :raises UsageError: `read_pagedir` refuses it.
     """
-    unknown = [name for name in _PLACEHOLDER.findall(pagedir) if name not in (DATE, HOST)]
-    if unknown and (DATE in pagedir or HOST in pagedir):
-        raise UsageError(f"{where}: expected {DATE} and {HOST} alone in braces, got {unknown[0]}")
-    if pagedir.count(DATE) > 1 or (DATE in pagedir and DATE not in pagedir.rstrip("/").rpartition("/")[2]):
-        raise UsageError(f"{where}: expected {DATE} once, in its last part, got {pagedir!r}")
+    try:
+        read_pagedir(pagedir)
+    except ValueError as error:
+        raise UsageError(f"{where}: expected {error}, got {pagedir!r}") from None
     return pagedir.replace(HOST, re.sub(r"[^A-Za-z0-9.-]", "_", host))
 
 
@@ -69,6 +82,19 @@ def exceeded_limit(limits: Mapping[str, int | None], end: Mapping[str, Any]) -> 
         if limit is not None and (not isinstance(before, int) or limit < before):
             return name
     return None
+
+
+def differing_terms(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """The arguments and settings that are not the same in two identities, by name.
+
+    >>> differing_terms({"seed": "a", "policies": {"X": 1}}, {"seed": "a", "exclude": "b", "policies": {"X": 2}})
+    ['X', 'exclude']
+    """
+    flat = []
+    for terms in (one, other):
+        policies = terms.get("policies")
+        flat.append({**terms, **(policies if isinstance(policies, Mapping) else {}), "tinycrawl": 0, "policies": 0})
+    return sorted(name for name in {**flat[0], **flat[1]} if flat[0].get(name) != flat[1].get(name))
 
 
 def reached(directory: PageDirectory | PageWriter) -> dict[str, int]:
@@ -102,15 +128,20 @@ class Series:
         except OSError:
             return []
 
-    def runs(self) -> list[Path]:
-        """Those of this crawl, oldest first."""
+    def of_this_seed(self) -> list[tuple[Path, list[str]]]:
+        """The runs at the same seed, oldest first, each with what differs from this crawl."""
         runs = []
         for name in self.names():
             path = self.pattern.with_name(name)
             with suppress(DirectoryError):
-                if {**(PageDirectory(path).identity or {}), "tinycrawl": 0} == {**self.identity, "tinycrawl": 0}:
-                    runs.append(path)
+                identity = PageDirectory(path).identity or {}
+                if identity.get("seed") == self.identity.get("seed"):
+                    runs.append((path, differing_terms(identity, self.identity)))
         return runs
+
+    def runs(self) -> list[Path]:
+        """Those of this crawl, oldest first."""
+        return [path for path, terms in self.of_this_seed() if not terms]
 
     def path_at(self, time: datetime) -> Path:
         return self.pattern.with_name(self.pattern.name.replace(DATE, time.astimezone(UTC).strftime(_STAMP)))
@@ -120,9 +151,12 @@ class Series:
         end = PageDirectory(path).end
         return bool(end) and is_finished(end or {})
 
-    def can_go_on(self, path: Path) -> bool:
+    def exceeded(self, path: Path) -> str:
+        """Why this run cannot be gone on with, within the limits; empty: it can."""
         directory = PageDirectory(path)
-        return exceeded_limit(self.limits, directory.end or reached(directory)) is None
+        end = directory.end or reached(directory)
+        name = exceeded_limit(self.limits, end)
+        return f"it was crawled with {name}={end.get(name)}, and now {name}={self.limits[name]}" if name else ""
 
     @property
     def lock_path(self) -> Path:
@@ -138,12 +172,16 @@ def is_finished(end: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class Run:
-    """One run, chosen: in *directory*; *busy* if that one is still being written, and nothing is to be done."""
+    """One run, chosen: in *directory*; *busy* if that one is still being written, and nothing is to be done.
+
+    *left*: the run that was to be expected in place of a new one, and why it is not; empty: none was.
+    """
 
     series: Series
     directory: Path
     names: tuple[str, ...]
     busy: bool = False
+    left: str = ""
 
     def begin(self) -> RunLock:
         """Keep other runs of the series away until the lock is closed, or death.
@@ -157,23 +195,53 @@ class Run:
         if tuple(self.series.names()) != self.names:
             lock.close()
             raise RunSkipped(f"another run of {self.series.pattern} has just begun or ended; nothing was done")
+        if self.left:
+            logger.warning("Runs: %s; a new run begins", self.left)
         return lock
 
     def finish(self) -> None:
         """Compare with the run before and delete the oldest, as the site's file says. What fails is a warning."""
-        others = [path for path in self.series.runs() if path != self.directory]
-        before = [path for path in others if self.series.is_finished(path)]
-        if self.series.diff and before:
-            try:
-                write_difference(before[-1], self.directory)
-            except (DirectoryError, OSError) as error:
-                logger.warning("Runs: %s and %s could not be compared: %s", before[-1], self.directory, error)
-        if self.series.keep is not None:
-            self._delete_expired()
-            for path in before[: max(0, len(before) + 1 - self.series.keep)]:  # never this one, whatever its date
-                self._expire(path)
+        others = [(path, terms) for path, terms in self.series.of_this_seed() if path != self.directory]
+        finished = [(path, terms) for path, terms in others if self.series.is_finished(path)]
+        if self.series.diff:
+            self._compare(finished)
+        if self.series.keep is None:
+            return
+        self._delete_expired()
+        same = [path for path, terms in finished if not terms]
+        kept = same[max(0, len(same) + 1 - self.series.keep) :]  # and this one, whatever its date
+        oldest = min(path.name for path in (*kept, self.directory))
+        for path, terms in others:
+            # One that was not finished, and is older than all that are kept, will never be gone on with.
+            if not terms and path not in kept and (path in same or path.name < oldest):
+                self._expire(path, "" if path in same else " though not finished")
+        foreign = [(path, terms) for path, terms in others if terms]
+        if foreign:
+            logger.info(
+                "Runs: keep does not count %d runs of other crawls, like %s (%s)",
+                len(foreign),
+                foreign[-1][0],
+                ", ".join(foreign[-1][1]),
+            )
 
-    def _expire(self, path: Path) -> None:
+    def _compare(self, finished: list[tuple[Path, list[str]]]) -> None:
+        """Write the difference from the newest of the *finished* runs, or say why there is none."""
+        if not finished:
+            logger.info("Runs: %s is compared with none: no other run at this seed is finished", self.directory)
+            return
+        before, terms = finished[-1]
+        try:
+            ends = [PageDirectory(path).end or {} for path in (before, self.directory)]
+            terms = [*terms, *(name for name in self.series.limits if ends[0].get(name) != ends[1].get(name))]
+            if terms:
+                logger.warning(
+                    "Runs: %s is compared though it was crawled with another %s", before, ", another ".join(terms)
+                )
+            write_difference(before, self.directory)
+        except (DirectoryError, OSError) as error:
+            logger.warning("Runs: %s and %s could not be compared: %s", before, self.directory, error)
+
+    def _expire(self, path: Path, what: str = "") -> None:
         """Delete a run in such an order that nobody sees a part of it under its name."""
         hidden = path.with_name(f".{path.name}{_EXPIRED}")
         try:
@@ -192,7 +260,7 @@ class Run:
         except (DirectoryError, OSError) as error:
             logger.warning("Runs: %s could not be deleted: %s", path, error)
             return
-        logger.info("Runs: %s deleted, %d are kept", path, self.series.keep)
+        logger.info("Runs: %s deleted%s, %d are kept", path, what, self.series.keep)
 
     def _delete_expired(self) -> None:
         """What a death in the middle of that has left."""
@@ -234,18 +302,34 @@ def choose_run(series: Series, now: datetime, *, fresh: bool, recheck: bool) -> 
     """Decide where a run that begins *now* works; nothing is created.
 
     The last run of the same crawl, if it was stopped or killed before its end: it is gone on with. So it is where
-    *recheck* asks again for what failed there. Else, and with *fresh*, a new directory.
+    *recheck* asks again for what failed there. Else, and with *fresh*, a new directory; where a run that was not
+    finished is left behind by that, `Run.left` says so.
     """
     names = tuple(series.names())
     for name in reversed(names):
         if is_locked(series.pattern.with_name(name)):
             return Run(series, series.pattern.with_name(name), names, busy=True)
     runs = series.runs()
-    if runs and not fresh and (recheck or not series.is_finished(runs[-1])) and series.can_go_on(runs[-1]):
+    is_wanted = bool(runs) and (recheck or not series.is_finished(runs[-1]))
+    reason = "fresh=1" if fresh else series.exceeded(runs[-1]) if is_wanted else ""
+    if is_wanted and not reason:
         return Run(series, runs[-1], names)
     while series.path_at(now).name in names:  # two runs within a second
         now += timedelta(seconds=1)
-    return Run(series, series.path_at(now), names)
+    return Run(series, series.path_at(now), names, left=_left_behind(series, reason, recheck=recheck))
+
+
+def _left_behind(series: Series, reason: str, *, recheck: bool) -> str:
+    """The newest run at the seed, if it is not finished or was to be looked at again: it is not, for *reason*."""
+    runs = series.of_this_seed()
+    if not runs:
+        return ""
+    path, terms = runs[-1]
+    is_finished = series.is_finished(path)
+    if is_finished and not (recheck and (terms or reason)):
+        return ""
+    state = "is not looked at again" if is_finished else "was not finished and is left behind"
+    return f"{path} {state}: {reason if not terms else 'it was crawled with another ' + ', another '.join(terms)}"
 
 
 def difference_path(path: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import netrc
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 from zoneinfo import ZoneInfo
 
 import ada_url
@@ -186,8 +187,16 @@ class Target:
             """ | awk '{print} /"status": *"ok"/ {ok=1} END {exit !ok}'"""
         )
 
+    def has_password(self) -> bool:
+        """Does the netrc file name this host? What only curl can read is taken to do so."""
+        try:
+            host = urlsplit(self.url).hostname or ""
+            return self.netrc is None or netrc.netrc(self.netrc).authenticators(host) is not None
+        except (netrc.NetrcParseError, ValueError, OSError):
+            return True
 
-def parse_target(url: str, project: str, netrc: str | None, settings: tuple[tuple[str, str], ...] = ()) -> Target:
+
+def parse_target(url: str, project: str, netrc_file: str | None, settings: tuple[tuple[str, str], ...] = ()) -> Target:
     """:raises UsageError: one of them is wrong. No password is in the message."""
     try:
         parsed = ada_url.URL(url)
@@ -200,12 +209,12 @@ def parse_target(url: str, project: str, netrc: str | None, settings: tuple[tupl
     if not re.fullmatch(r"[A-Za-z0-9_.-]+", project):
         raise UsageError(f"--project: expected the name of a project, got {show_value(project)}")
     path = None
-    if netrc is not None:
-        path = Path(netrc).expanduser().absolute()
+    if netrc_file is not None:
+        path = Path(netrc_file).expanduser().absolute()
         try:
             mode = path.stat().st_mode
         except OSError as error:
-            raise UsageError(f"--netrc: {show_value(netrc)} cannot be read: {error.strerror}") from None
+            raise UsageError(f"--netrc: {show_value(netrc_file)} cannot be read: {error.strerror}") from None
         if mode & 0o077:
             raise UsageError(f"--netrc: expected a file that you alone may read (chmod 600 {path})")
         if not str(path).isprintable() or "\\" in str(path):

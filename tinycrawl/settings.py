@@ -136,7 +136,7 @@ SPIDER_MIDDLEWARES = {
     "scrapy.spidermiddlewares.metacopy.MetaCopyDetectionMiddleware": None,
 }
 EXTENSIONS = {
-    "tinycrawl.logs.SafeLogs": 0,
+    "tinycrawl.logs.SafeLogs": -100,  # before what could log a secret
     "tinycrawl.htmlonly.HtmlOnly": 100,
     "tinycrawl.progress.Progress": 500,
     "tinycrawl.summary.Summary": 900,

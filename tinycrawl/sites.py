@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
-from collections.abc import Collection, Iterator
+from codecs import BOM_UTF8
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
@@ -12,8 +14,10 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from tinycrawl.arguments import SITE_ARGUMENTS, one_line, show_value
+from tinycrawl.arguments import SITE_ARGUMENTS, one_line, parse_arguments, show_value
 from tinycrawl.exceptions import UsageError
+from tinycrawl.settingcheck import check_setting
+from tinycrawl.tomllines import DEEPEST, deepest_line, is_too_deep, key_lines, long_number_line
 
 SCHEDULE_KEYS = ("seed", "cron", "timezone", "keep", "diff", "fresh")
 
@@ -21,6 +25,28 @@ SCHEDULE_KEYS = ("seed", "cron", "timezone", "keep", "diff", "fresh")
 _NAME = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|[0-9a-f:.]*:[0-9a-f:.]*")
 _LONGEST_NAME = 250  # characters; with `.toml`, what a file system takes
 _AT_LINE = re.compile(r"\(at line ([0-9]+)")
+# Scrapy reads these before a seed, and so a site, is known. The log is opened early too, see the command `crawl`.
+TOO_LATE = frozenset(
+    {
+        "ASYNCIO_EVENT_LOOP",
+        "COMMANDS_MODULE",
+        "DNSCACHE_ENABLED",
+        "DNSCACHE_SIZE",
+        "DNS_RESOLVER",
+        "DNS_TIMEOUT",
+        "EDITOR",
+        "FORCE_CRAWLER_PROCESS",
+        "NEWSPIDER_MODULE",
+        "REACTOR_THREADPOOL_MAXSIZE",
+        "SPIDER_LOADER_CLASS",
+        "SPIDER_LOADER_WARN_ONLY",
+        "SPIDER_MODULES",
+        "TEMPLATES_DIR",
+        "TINYCRAWL_SITES_DIR",
+        "TWISTED_DNS_RESOLVER",
+        "TWISTED_REACTOR_ENABLED",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -49,6 +75,14 @@ class Fault:
 
     def __str__(self) -> str:
         return f"{self.path}{f':{self.line}' if self.line else ''}: {self.problem}"
+
+
+class UnreadableError(ValueError):
+    """A site's file cannot be read; *line* is 0 where that has no line."""
+
+    def __init__(self, problem: str, line: int = 0) -> None:
+        super().__init__(problem)
+        self.line = line
 
 
 def site_folder(directory: Path | None) -> Traversable:
@@ -89,13 +123,15 @@ def load_site(host: str, directory: Path | None, *, known_settings: Collection[s
         text = read_text(file)
     except FileNotFoundError:
         return Site()
-    except ValueError as error:
-        raise UsageError(f"{one_line(str(file))}: {error}") from None
+    except UnreadableError as error:
+        raise UsageError(str(Fault(one_line(str(file)), error.line, str(error)))) from None
     site, faults = parse_site(text, one_line(str(file)), known_settings)
     for fault in faults:
         # tomllib gives line and column in its message
         raise UsageError(str(Fault(fault.path, 0, fault.problem) if _AT_LINE.search(fault.problem) else fault))
     assert site is not None
+    for name, problem in find_argument_faults(site.crawl):
+        raise UsageError(str(Fault(site.path, line_of(text, "crawl", name), problem)))
     return site
 
 
@@ -103,42 +139,64 @@ def read_text(file: Traversable) -> str:
     """Read a site's file.
 
     :raises FileNotFoundError: there is none.
-    :raises ValueError: it cannot be read; the text says why.
+    :raises UnreadableError: it cannot be read; the text says why.
     """
     if isinstance(file, Path) and (file.is_symlink() or file.exists()) and not file.is_file():
-        raise ValueError("cannot be read: not a file")  # a link to nothing, a pipe, a folder
+        raise UnreadableError("cannot be read: not a file")  # a link to nothing, a pipe, a folder
     try:
-        return file.read_text(encoding="utf-8")
+        data = file.read_bytes()
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise ValueError(f"cannot be read: {error.strerror or 'not a file'}") from None
-    except UnicodeDecodeError:
-        raise ValueError("expected UTF-8") from None
+        raise UnreadableError(f"cannot be read: {error.strerror or 'not a file'}") from None
+    data = data.removeprefix(BOM_UTF8).replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise UnreadableError("expected UTF-8", data.count(b"\n", 0, error.start) + 1) from None
 
 
 def parse_site(text: str, path: str, known_settings: Collection[str]) -> tuple[Site | None, list[Fault]]:
-    """Read what a site's file says, without what is unknown there, which are the faults. None: it is not TOML."""
+    """Read what a site's file says, without what is unknown or of no use there: the faults. None: it is not TOML."""
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         problem = one_line(str(error))
         at_line = _AT_LINE.search(problem)
-        return None, [Fault(path, int(at_line[1]) if at_line else 0, problem)]
-    except (ValueError, RecursionError):
-        return None, [Fault(path, 0, "a number too long or nested too deep")]
+        return None, [Fault(path, int(at_line[1]) if at_line else len(text.rstrip("\n").split("\n")), problem)]
+    except ValueError:
+        return None, [Fault(path, long_number_line(text), "expected a shorter number")]
+    except RecursionError:
+        tables = None
+    if tables is None or is_too_deep(tables):
+        return None, [Fault(path, deepest_line(text), f"expected at most {DEEPEST} tables and arrays in each other")]
     faults = [Fault(path, line_of(text, *keys), problem) for keys, problem in _find_unknown(tables, known_settings)]
     known = {name: table for name, table in tables.items() if name in _TABLES and isinstance(table, dict)}
     crawl = {key: value for key, value in known.get("crawl", {}).items() if key in SITE_ARGUMENTS}
     settings = {key: value for key, value in known.get("settings", {}).items() if _is_known(key, known_settings)}
+    for name, value in list(settings.items()):
+        try:
+            check_setting(name, value)
+        except UsageError as error:
+            del settings[name]
+            fault = Fault(path, line_of(text, "settings", name), str(error))
+            faults += [fault] if all(fault.line != other.line for other in faults) else []
     schedule = {key: value for key, value in known.get("schedule", {}).items() if key in SCHEDULE_KEYS}
     return Site(crawl, settings, path, schedule), faults
 
 
+def find_argument_faults(crawl: Mapping[str, object], *, max_depth: int = sys.maxsize) -> Iterator[tuple[str, str]]:
+    """Which values of a table [crawl] are of no use, each by itself: its name and the problem."""
+    for name, value in crawl.items():
+        given = {"seed": "http://host.invalid/"} if name == "depth" else {"seed": "http://host.invalid/", "depth": "0"}
+        try:
+            parse_arguments(given, max_depth=max_depth, defaults={name: value}, source="[crawl]")
+        except UsageError as error:
+            yield name, str(error).removeprefix("[crawl]: ")
+
+
 @lru_cache(maxsize=1)
 def _lines(text: str) -> dict[tuple[str, ...], int]:
-    from tinycrawl.tomllines import key_lines  # only what is wrong has to be found
-
     return key_lines(text)
 
 
@@ -160,9 +218,13 @@ def _find_unknown(tables: dict[str, Any], known_settings: Collection[str]) -> It
         if key not in _TABLES or not isinstance(table, dict):
             yield (key,), f"{show_value(key)}: unknown, expected the tables [crawl], [settings] and [schedule]"
             continue
-        for name in table:
+        for name, value in table.items():
             if key == "settings" and not _is_known(name, known_settings):
                 yield (key, name), f"{show_value(name)} in [settings]: not a setting of Scrapy or of tinycrawl"
+            elif key == "settings" and name in TOO_LATE:
+                yield (key, name), f"`{name}` in [settings]: read before this file; give it by -s or in settings.py"
+            elif key == "settings" and isinstance(value, str) and "\0" in value:
+                yield (key, name), f"`{name}` in [settings]: expected text without NUL"
             known = {"crawl": SITE_ARGUMENTS, "schedule": SCHEDULE_KEYS}.get(key)
             if known is not None and name not in known:
                 yield (key, name), f"{show_value(name)} in [{key}]: unknown, expected one of {', '.join(known)}"

@@ -17,6 +17,7 @@ from scrapy.settings import BaseSettings
 from scrapy.utils.log import configure_logging
 
 from tinycrawl.arguments import one_line
+from tinycrawl.credentials import Mask
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +52,8 @@ class Summary:
             return
         self.is_said = True
         facts = summarise(self.crawler.spider, monotonic() - self.started)
+        if facts["reason"]:  # it may be the text of any exception
+            facts["reason"] = Mask(self.crawler.settings)(facts["reason"])
         if sys.stderr is not None:  # closed by whoever started us
             with suppress(OSError):  # or whoever read it is gone, like a scrapyd that was killed
                 print(in_words(facts), file=sys.stderr)

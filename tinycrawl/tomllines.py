@@ -17,6 +17,11 @@ _STRING = re.compile(
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _SCALAR = re.compile(r"[^,\]}#\n]*")  # dates have blanks
 
+_NUMBER = re.compile(r"[0-9_]{4000,}")  # int() gives up at 4,300 digits
+_TOKEN = re.compile(rf"{_STRING.pattern}|#[^\n]*|[\[{{\]}}.,=\n]")
+
+DEEPEST = 50  # tables and arrays within each other; what is deeper breaks much else, tomllib itself at some hundreds
+
 KeyPath = tuple[str, ...]
 
 
@@ -33,6 +38,38 @@ def key_lines(text: str) -> dict[KeyPath, int]:
     scanner = _Scanner(text)
     scanner.scan()
     return scanner.lines
+
+
+def is_too_deep(value: object) -> bool:
+    """Are tables and arrays nested deeper than DEEPEST?"""
+    level = [value]
+    for _ in range(DEEPEST + 1):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer if isinstance(outer, list) else ())
+        ]
+    return bool(level)
+
+
+def deepest_line(text: str) -> int:
+    """The line on which brackets, and the dots of a key, are nested deepest; the first, where there are several."""
+    depth = dots = deepest = 0
+    line = found = 1
+    for match in _TOKEN.finditer(text):
+        token = match[0]
+        line += token.count("\n")
+        depth += (token in "[{") - (token in "]}")
+        dots = 0 if token in "\n,=" else dots + (token == ".")
+        if depth + dots > deepest:
+            deepest, found = depth + dots, line
+    return found
+
+
+def long_number_line(text: str) -> int:
+    """The line of the first number that is too long for Python; 0 if there is none."""
+    match = _NUMBER.search(text)
+    return text.count("\n", 0, match.start()) + 1 if match else 0
 
 
 class _Scanner:

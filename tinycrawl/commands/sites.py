@@ -13,6 +13,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from scrapy.commands import ScrapyCommand
 from scrapy.exceptions import UsageError as ScrapyUsageError
@@ -89,14 +90,22 @@ class Command(ScrapyCommand):
         return check_files([file for place in folders for file in find_files(place)], self.settings)
 
     def _show(self, host: str, opts: argparse.Namespace) -> None:
-        from tinycrawl.sitecheck import explain
+        from tinycrawl.sitecheck import explain, find_site_file
 
         assert self.settings is not None
+        found = find_site_file(host, self.settings)
         values, schedule = explain(host, self.settings)
+        if not found.file:
+            print(f"tinycrawl: {found}", file=sys.stderr)
         next_times = [time.isoformat() for time in schedule.next_times(datetime.now(UTC), 3)] if schedule else []
         if opts.json:
-            facts = {"values": [asdict(value) for value in values], "schedule": asdict(schedule) if schedule else None}
-            print(json.dumps({**facts, "next": next_times}, default=str))
+            facts = {
+                "file": found.file or None,
+                "values": [asdict(value) for value in values],
+                "schedule": asdict(schedule) if schedule else None,
+                "next": next_times,
+            }
+            print(json.dumps(facts, default=str))
             return
         width = max(len(value.name) for value in values)
         for kind in ("argument", "setting"):
@@ -110,6 +119,7 @@ class Command(ScrapyCommand):
 
     def _schedule(self, opts: argparse.Namespace) -> None:
         from tinycrawl.schedule import render_cron, render_systemd, write_generated
+        from tinycrawl.sitecheck import sites_directory
 
         assert self.settings is not None
         if not opts.target:
@@ -121,6 +131,11 @@ class Command(ScrapyCommand):
                 print(fault, file=sys.stderr)
             raise TinycrawlError("the sites' files are not in order; no schedule was made or removed")
         schedules = [file.schedule for file in checked if file.schedule is not None]
+        if not schedules and sites_directory(self.settings) is None:  # forgotten, it would cost all that is there
+            raise TinycrawlError(
+                "setting `TINYCRAWL_SITES_DIR`: expected the folder of the sites' files, got nothing,"
+                " and no packaged file has a schedule; none was made or removed"
+            )
         target = self._target(opts)
         if opts.format == "cron":
             files, suffixes = {CRON_FILE: render_cron(schedules, target)}, _CRONTABS
@@ -139,4 +154,11 @@ class Command(ScrapyCommand):
         assert self.settings is not None
         directory = sites_directory(self.settings)
         settings = (("TINYCRAWL_SITES_DIR", str(directory)),) if directory is not None else ()
-        return parse_target(opts.target, opts.project, opts.netrc, settings)
+        target = parse_target(opts.target, opts.project, opts.netrc, settings)
+        if target.netrc is None:
+            problem = "without --netrc, jobs are asked for without the password that scrapyd.conf demands"
+            print(f"tinycrawl: {problem}; it is in scrapyd-data/netrc", file=sys.stderr)
+        elif not target.has_password():
+            host = urlsplit(target.url).hostname
+            print(f"tinycrawl: --netrc: {target.netrc} has no user and password for {host}", file=sys.stderr)
+        return target
