@@ -342,9 +342,10 @@ class MockServer:
         if self._listening is not None:
             self._listening.close()
             self._listening = None
-            for connection in list(self.connections):
-                connection.transport.abort()
-            await asyncio.sleep(0)  # connection_lost runs now
+            for _ in range(5):  # what was just accepted takes some turns until it is known here
+                for connection in list(self.connections):
+                    connection.transport.abort()
+                await asyncio.sleep(0)  # connection_lost runs now
             self._socket = self._bind(self.port)
 
     @staticmethod

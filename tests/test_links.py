@@ -366,6 +366,11 @@ def test_u11_escapes(visitor: Visitor, hrefs: list[str], followed: list[str]) ->
         pytest.param(["/a/...", "/a/.b", "/a/b..", "/a/%2e%2e%2e"], ["/a/...", "/a/.b", "/a/b.."], id="more-dots"),
         pytest.param(["/a/..", "/b/.", "."], ["/", "/b/", "/dir/"], id="at-the-end"),
         pytest.param(["/a//b", "/a/b", "/a//../c", "//h.test:{port}//d"], ["/a//b", "/a/b", "/a/c", "//d"], id="empty"),
+        pytest.param(
+            [f"//h.test:{{port}}{path}" for path in ("//", "///e;f?g;h", "//?i", "//j?")],
+            ["//", "///e;f?g;h", "//?i", "//j"],
+            id="empty-at-the-start",
+        ),
         pytest.param(["?x=/../y", "/e?/./"], ["/dir/p?x=/../y", "/e?/./"], id="in-the-query"),
         pytest.param(["/\\..\\f", "/g;x/../h"], ["/h"], id="backslash-and-parameter"),
     ],

@@ -395,8 +395,13 @@ def test_what_cannot_be_read_is_said(tmp_path: Path, pages: Callable[..., Answer
     (cut / ".crawler").write_bytes(b"".join(lines[:2]))
     (missing / "2").unlink()
 
-    assert pages("ls", damaged).err.startswith(f"tinycrawl: page directory {damaged}: ")
-    assert "bytes of its .crawler cannot be read, and are left out" in pages("ls", damaged).err
+    with marker.open("a") as file:
+        file.write('{"torn')
+    told = f"tinycrawl: {marker}, line 3: damaged: it is no JSON of the manifest (and 2 more, up to line 7)\n"
+    assert (pages("ls", damaged).status, pages("ls", damaged).err) == (1, told)
+    marker.write_bytes(b"".join(lines[:3]) + b'{"torn')
+    told = f"tinycrawl: page directory {damaged}: 6 bytes of its .crawler cannot be read, and are left out\n"
+    assert (pages("ls", damaged).status, pages("ls", damaged).err) == (0, told)
     told = f"tinycrawl: {cut} holds no complete crawl: what it lacks may only not be found yet\n"
     assert pages("diff", missing, cut).err == told
     assert pages("links", missing).err == f"tinycrawl: page directory {missing}: 2 is missing\n"

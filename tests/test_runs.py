@@ -249,6 +249,21 @@ def test_runs_under_other_terms_are_compared_and_one_line_says_what_differs(
     assert found
 
 
+def test_a_damaged_run_is_compared_and_one_line_says_so(site: Site) -> None:
+    before = site.at("2020-01-01T000000")
+    site.crawl(pagedir=before)
+    lines = (before / ".crawler").read_bytes().splitlines(keepends=True)
+    (before / ".crawler").write_bytes(b"".join([*lines[:2], b"x" + lines[2][1:], *lines[3:]]))
+    site.write(schedule="diff = true")
+
+    site.crawl()
+
+    (line,) = logged(site.pool, rf"WARNING: Runs: {re.escape(str(before))}/.crawler, (.*)$")
+    assert line == "line 3: damaged: it is no JSON of the manifest; what was there is missing in the comparison"
+    (written,) = site.runs.glob("*.diff.jsonl")
+    assert json.loads(written.read_text())["kind"] == "new"
+
+
 def test_a_run_that_cannot_be_compared_says_why(site: Site) -> None:
     site.write(schedule="diff = true")
     site.crawl(pagedir=site.at("2020-01-01T000000"))

@@ -2,6 +2,9 @@
 
 Everything is read through `PageDirectory`, also while a crawl writes. What is kept in memory grows with the number of
 URLs, not with the links or the bytes of the pages.
+
+Damaged lines of the manifest are left out, and pages that cannot be read have no links and no title: the directory's
+`problems` and `lost` tell.
 """
 
 from __future__ import annotations
@@ -177,19 +180,19 @@ def broken(directory: PageDirectory) -> list[Broken]:
     for record in directory.records():
         reason, target = record.get("reason", ""), record.get("target", "")
         urls = [record["url"], *record.get("redirects", ())]
-        place = places.get(canonicalise_url(target)) if reason == DUPLICATE and target else None
+        place = places.get(_key(target)) if reason == DUPLICATE and target else None
         if reason and is_failure(reason):
             place = len(failed)
             # Of a loop, or too many redirects, no URL is the one that failed: then it is the first.
             failed.append((urls[0] if target else urls[-1], reason))
         if place is not None:
-            places.update((canonicalise_url(url), place) for url in urls)
+            places.update((_key(url), place) for url in urls)
     sources: list[dict[str, None]] = [{} for _ in failed]
     reader = _LinkReader(directory)
     for record in directory.records() if failed else ():
         source = [record["url"], *record.get("redirects", ())][-1]
         for target in reader.links(record):
-            place = places.get(canonicalise_url(target))
+            place = places.get(_key(target))
             if place is not None:
                 sources[place][source] = None
     return [Broken(url, reason, tuple(pages)) for (url, reason), pages in zip(failed, sources, strict=True)]
@@ -198,15 +201,15 @@ def broken(directory: PageDirectory) -> list[Broken]:
 def duplicates(directory: PageDirectory) -> list[list[Entry]]:
     """The groups of pages with the same bytes, by their first docID. What was folded belongs to them."""
     groups: dict[str, list[Entry]] = {}
-    digests: list[str] = []  # by docID
+    digests: dict[int, str] = {}  # by docID
     for entry in entries(directory):
         if entry.doc_id:
-            digests.append(entry.sha256)
+            digests[entry.doc_id] = entry.sha256
             groups.setdefault(entry.sha256, []).append(entry)
         elif entry.reason.startswith(FOLDED):
             original = int(entry.reason.removeprefix(FOLDED))
-            if 0 < original <= len(digests):  # as it is, unless somebody wrote into the manifest
-                groups[digests[original - 1]].append(entry)
+            if original in digests:  # as it is, unless its line is damaged
+                groups[digests[original]].append(entry)
     return [group for group in groups.values() if len(group) > 1]
 
 
@@ -249,7 +252,7 @@ def _pages(directory: PageDirectory) -> dict[str, tuple[str, str]]:
     for record in directory.records():
         if "docID" in record:
             url = [record["url"], *record.get("redirects", ())][-1]
-            pages[canonicalise_url(url)] = (url, record["sha256"])
+            pages[_key(url)] = (url, record["sha256"])
     return pages
 
 
@@ -273,14 +276,14 @@ class _Outcomes:
                 self._refused[record["url"]] = outcome
                 continue
             if outcome == DUPLICATE and target is not None:  # it led to what was fetched before
-                outcome = self._taken.get(canonicalise_url(target), outcome)
+                outcome = self._taken.get(_key(target), outcome)
             for url in (record["url"], *redirects):
-                key = canonicalise_url(url)
+                key = _key(url)
                 self._taken[url if key == url else key] = outcome
 
     def get(self, url: str, default: str = NOT_CRAWLED) -> str:
         outcome = self._refused.get(url)
-        return outcome if outcome is not None else self._taken.get(canonicalise_url(url), default)
+        return outcome if outcome is not None else self._taken.get(_key(url), default)
 
 
 class _LinkReader:
@@ -318,6 +321,14 @@ class _LinkReader:
         return found
 
 
+def _key(url: str) -> str:
+    """What URLs are compared by. One that was refused need not be any."""
+    try:
+        return canonicalise_url(url)
+    except ValueError:
+        return url
+
+
 def _chain(record: Record) -> list[str]:
     """The URLs of a record from the first to where the last one leads."""
     target = record.get("target")
@@ -325,16 +336,19 @@ def _chain(record: Record) -> list[str]:
 
 
 def _body(directory: PageDirectory, record: Record) -> bytes | None:
-    """The body of a page; None if a crawl that writes, or that was killed, has not named its file yet.
+    """The body of a page; None if it cannot be read, which is noted.
 
-    :raises DirectoryError: it is missing for another reason.
+    It is not lost if it is missing because a crawl that writes, or that was killed, has not named its file yet.
     """
+    doc_id: int = record["docID"]
     try:
-        return directory[int(record["docID"]) - 1].body
+        return directory[doc_id - 1].body
     except IndexError:
-        if directory.end is None:
-            return None
-        raise DirectoryError(f"page directory {directory.path}: {record['docID']} is missing") from None
+        if directory.end is not None:
+            directory.lost[doc_id] = "is missing"
+    except DirectoryError as error:
+        directory.lost[doc_id] = str(error).rpartition(f": {doc_id} ")[2]
+    return None
 
 
 def _text(body: bytes, record: Record) -> str:

@@ -7,6 +7,7 @@ first. When it ends, the new directory takes the place of the old one in one ste
 
 import ctypes
 import errno
+import hashlib
 import os
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -41,13 +42,17 @@ class CrawlCache:
         self.digests: dict[str, str] = {}  # of damaged pages, by the URL requested and the final one
         self._lost: dict[int, str] = {}  # the same by docID
         self._found: dict[str, Held | None] = {}  # what was asked again and is as before, by these digests
+        listed: set[int] = set()
         for record in directory.records():
             chain = [record["url"], *record.get("redirects", ())]
+            listed.add(record.get("docID", 0))
             if record.get("docID") in damaged:
                 self._lost[record["docID"]] = record["sha256"]
                 self._found[record["sha256"]] = None
             if len(set(chain)) < len(chain) or ("reason" in record and again(record["reason"])):
                 continue  # cookies were at work, or it failed
+            if not all(key in record for key in _needed(record)):
+                continue  # altered
             if record.get("docID") in damaged:
                 self.digests[chain[0]] = self.digests[chain[-1]] = record["sha256"]
             elif "target" in record:
@@ -55,6 +60,18 @@ class CrawlCache:
             else:
                 self._records[chain[-1]] = record
             self._redirects.update(pairwise(chain))
+        if directory.problems():
+            self._look_for_unlisted(listed)
+
+    def _look_for_unlisted(self, listed: Collection[int]) -> None:
+        """Pages whose lines are damaged are asked for again, too; that they were there must not be forgotten."""
+        for doc_id in range(1, max(len(self._directory), *listed) + 1):
+            if doc_id not in listed:
+                self._lost[doc_id] = ""
+                with suppress(DirectoryError, IndexError):
+                    page = self._directory[doc_id - 1]
+                    self._lost[doc_id] = self.digests[page.url] = hashlib.sha256(page.body).hexdigest()
+                self._found[self._lost[doc_id]] = None
 
     def answer(self, ask: Ask, hold: Callable[[str, int, bytes], Any]) -> Answer | None:
         """What *ask* gave in the earlier crawl, its page put on hold in the new directory; None if it must be asked."""
@@ -87,11 +104,21 @@ class CrawlCache:
 
     def _body(self, doc_id: int) -> bytes | None:
         if doc_id not in self._lost:
-            return self._directory[doc_id - 1].body
+            with suppress(DirectoryError):
+                return self._directory.read_body(doc_id)
+            return None
         held = self._found[self._lost[doc_id]]
         with suppress(DirectoryError):  # it was dropped: no page came of it
             return None if held is None else held.read()
         return None
+
+
+def _needed(record: Record) -> tuple[str, ...]:
+    """The keys of a record without which it is no answer."""
+    reason = record.get("reason", "")
+    if reason == NOINDEX:
+        return ("status", "type", "charset", "links")
+    return () if reason and not reason.startswith(FOLDED) else ("status", "type", "charset")
 
 
 class CachedResponse(Response):

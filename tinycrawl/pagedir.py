@@ -1,4 +1,4 @@
-"""The page directory: the one module that knows its format, to write it and to read it.
+"""The page directory: what knows its format, to write it and to read it; the lines of its manifest are `manifest`'s.
 
 A page is a file named by its docID, from ``1`` without a gap: line 1 the URL, line 2 the crawl depth, the rest
 the body. The marker ``.crawler`` is the manifest, a JSON object per line: the identity of the crawl, each settled
@@ -17,19 +17,39 @@ import json
 import os
 import re
 import stat
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, overload
+from typing import Any, overload
 
 from tinycrawl.exceptions import DirectoryError
+from tinycrawl.manifest import (
+    FORMAT,
+    IDENTITY_START,
+    MARKER,
+    Problem,
+    format_line,
+    open_marker,
+    open_regular,
+    read_end,
+    read_identity,
+    read_settled,
+)
 
-MARKER = ".crawler"
-FORMAT = 1
+__all__ = [
+    "MARKER",
+    "DirectoryLock",
+    "Draft",
+    "Held",
+    "PageDirectory",
+    "PageWriter",
+    "Problem",
+    "StoredPage",
+    "is_in_page_directory",
+    "is_locked",
+]
 
-_IDENTITY_START = b'{"tinycrawl":'
 _DOC_ID = re.compile(r"[1-9][0-9]*")
 _HIDDEN = re.compile(r"\.(held|page)-[0-9]+")
 _PAGE_START = re.compile(rb"https?://[!-~]+\n[0-9]+\n.", re.DOTALL)
@@ -50,20 +70,27 @@ class PageDirectory(Sequence[StoredPage]):
 
     That of another crawler, with a marker that is not ours, has no identity, no records and no end.
 
-    :raises DirectoryError: the marker cannot be opened; or, where a page is read, a file is not a page.
+    ``lost`` is for those who go on without a page that cannot be read: what is wrong with it, by docID.
+
+    :raises DirectoryError: the marker cannot be opened, or its first line is damaged; or, where a page is read, it is
+        no regular file, not of the form of a page, or missing though the crawl has ended with it.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        _open_marker(self.path).close()
+        self.lost: dict[int, str] = {}
+        open_marker(self.path).close()
 
     def __len__(self) -> int:
-        return next(n for n in itertools.count() if not (self.path / str(n + 1)).is_file())
+        return next(n for n in itertools.count() if not _is_regular(self.path / str(n + 1)))
 
     def __iter__(self) -> Iterator[StoredPage]:
         doc_id = 0
         while page := self._read(doc_id := doc_id + 1):
             yield page
+        end = self.end
+        if end is not None and (end.get("saved") or 0) >= doc_id and not is_locked(self.path):
+            raise self._error(doc_id, "is missing")
 
     @overload
     def __getitem__(self, index: int) -> StoredPage: ...
@@ -78,44 +105,65 @@ class PageDirectory(Sequence[StoredPage]):
             raise IndexError(f"page directory {self.path} has no page at index {index}")
         return page
 
+    def read_body(self, doc_id: int) -> bytes:
+        """Return the body of a page.
+
+        :raises DirectoryError: it is missing, too.
+        """
+        page = self._read(doc_id)
+        if page is None:
+            raise self._error(doc_id, "is missing")
+        return page.body
+
     @property
     def identity(self) -> dict[str, Any] | None:
         """The first line: what was crawled, and under which policies."""
-        with _open_marker(self.path) as marker:
-            return _parse(marker.readline(), "tinycrawl")
+        with open_marker(self.path) as marker:
+            return read_identity(self.path, marker.readline())
 
     @property
     def end(self) -> dict[str, Any] | None:
         """The last line, if the crawl has ended: how, and with which limits."""
-        with _open_marker(self.path) as marker:
-            is_ours = _parse(marker.readline(), "tinycrawl")
-            last = deque(marker, maxlen=1)
-        return _parse(last[0], "end") if is_ours and last else None
+        return read_end(self.path) if self.identity is not None else None
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Read the lines of the settled URLs one by one. A torn last line is ignored."""
-        return (record for _, record in _read_settled(self.path))
+        """Read the lines of the settled URLs one by one. Those that are torn or damaged are left out."""
+        return (record for _, record, _ in read_settled(self.path) if record is not None)
+
+    def problems(self) -> list[Problem]:
+        """What is wrong with the manifest, line by line; also that its last line is torn."""
+        return [problem for _, _, problem in read_settled(self.path) if problem is not None]
+
+    def gaps(self) -> list[Problem]:
+        """Those of the problems after which there are records all the same: not what a crash may leave."""
+        gaps: list[Problem] = []
+        latest: list[Problem] = []
+        for _, record, problem in read_settled(self.path):
+            if problem is not None:
+                latest.append(problem)
+            elif latest and record is not None:
+                gaps += latest
+                latest = []
+        return gaps
 
     @property
     def unreadable(self) -> int:
-        """How many bytes at the end of the manifest are no lines of ours: 0, or more where it is torn or damaged."""
-        size = 0
-        with _open_marker(self.path) as marker:
-            size = len(marker.readline())
-            for size, _ in _read_settled(self.path):  # noqa: B007  # the last one counts
-                pass
-            marker.seek(size)
-            rest = marker.read()
-        return 0 if rest.count(b"\n") == 1 and _parse(rest, "end") else len(rest)
+        """How many bytes of the manifest are left out, since they are no lines of ours."""
+        return sum(problem.size for problem in self.problems())
 
     def _read(self, doc_id: int) -> StoredPage | None:
         try:
             url, depth, body = _read_lines(self.path / str(doc_id))
-        except OSError:
+        except FileNotFoundError:
             return None
-        if not (url.endswith(b"\n") and depth.endswith(b"\n") and depth[:-1].isdigit()):
-            raise DirectoryError(f"page directory {self.path}: {doc_id} is not a page file")
+        except OSError as error:
+            raise self._error(doc_id, _why(error)) from error
+        if not (url.endswith(b"\n") and depth.endswith(b"\n") and depth[:-1].isdigit() and len(depth) < 20):
+            raise self._error(doc_id, "is not a page file")
         return StoredPage(doc_id, url[:-1].decode("utf-8", "surrogateescape"), int(depth), body)
+
+    def _error(self, doc_id: int, text: str) -> DirectoryError:
+        return DirectoryError(f"page directory {self.path}: {doc_id} {text}")
 
 
 @dataclass(eq=False, slots=True)
@@ -131,7 +179,7 @@ class Held:
         try:
             return _read_lines(self._path)[2]
         except OSError as error:
-            raise DirectoryError(f"{self._path} cannot be read: {error.strerror}") from error
+            raise DirectoryError(f"{self._path} {_why(error)}") from error
 
     def drop(self) -> None:
         """Remove the hidden file. A page that was published stays."""
@@ -181,16 +229,23 @@ class PageWriter:
         self.repaired: list[str] = []
         self._marker, self._sync = marker, sync
         self._holds, self._failure, self._is_closed = 0, "", False
-        with _open_marker(path) as manifest:
+        with open_marker(path) as manifest:
             first = manifest.readline()
         # A crash may come before the whole identity is written.
-        self._is_new = not first.endswith(b"\n") and _IDENTITY_START.startswith(first[: len(_IDENTITY_START)])
-        self._identity = _parse(first, "tinycrawl")
+        self._is_new = not first.endswith(b"\n") and IDENTITY_START.startswith(first[: len(IDENTITY_START)])
+        try:
+            self._identity = read_identity(path, first)
+        except DirectoryError as error:
+            raise DirectoryError(f"{error}; which crawl it holds cannot be told: give another pagedir") from None
         self._identity_size = len(first) if self._identity else 0
         self._size = os.fstat(marker).st_size
         self._settled = 0  # lines to replay
-        if self._identity:
-            self.saved = max((_doc_id(record) for _, record in _read_settled(path)), default=0)
+        self._problem: Problem | None = None  # the first of the manifest
+        for _, record, problem in read_settled(path):
+            if record is not None:
+                self.saved = max(self.saved, _doc_id(record))
+            self._problem = self._problem or problem
+        if self._problem is None:
             self.previous_end = PageDirectory(path).end
 
     @classmethod
@@ -205,7 +260,7 @@ class PageWriter:
         :raises DirectoryError: it is locked, holds anything else, or cannot be written; it is left as it was.
         """
         path = Path(path).absolute()
-        line = _line({"tinycrawl": FORMAT}, identity)
+        line = format_line({"tinycrawl": FORMAT}, identity)
         with ExitStack() as undo:
             try:
                 for directory in reversed([p for p in (path, *path.parents) if not p.exists()]):
@@ -257,7 +312,7 @@ class PageWriter:
             raise ValueError("an empty body takes no docID, and a page takes only one")
         doc_id = self.saved + 1
         rest = {key: value for key, value in record.items() if key not in ("length", "sha256")}
-        line = _line({"docID": doc_id}, rest | {"length": held.length, "sha256": held.sha256})
+        line = format_line({"docID": doc_id}, rest | {"length": held.length, "sha256": held.sha256})
         page, waiting = self.path / str(doc_id), self.path / f".page-{doc_id}"
         with self._writing(page.name):
             if os.path.lexists(page):
@@ -270,7 +325,7 @@ class PageWriter:
 
     def settle(self, record: Mapping[str, object]) -> None:
         """Settle a URL without a page: *record* gives the ``reason``."""
-        line = _line({"reason": record["reason"]}, record)
+        line = format_line({"reason": record["reason"]}, record)
         with self._writing(MARKER):
             self._append(line)
 
@@ -291,7 +346,7 @@ class PageWriter:
             at_last.callback(os.close, self._marker)
             at_last.callback(setattr, self, "_is_closed", True)
             at_last.enter_context(suppress(*[DirectoryError] if self._failure else []))
-            line = _line({"end": end["end"]}, end) if end else b""
+            line = format_line({"end": end["end"]}, end) if end else b""
             with self._writing(MARKER, is_last=True):
                 for entry in self.path.iterdir():
                     if _HIDDEN.fullmatch(entry.name):
@@ -303,8 +358,8 @@ class PageWriter:
     def _sort_entries(self, wanted: dict[str, Any], fresh: bool) -> tuple[list[int], list[Path]]:
         """Return the pages and hidden files that a crawl wrote; refuse, before anything changes, what is not ours.
 
-        A power cut can take the last lines and leave their pages. Where no end line follows the settled ones, files
-        of a page's form that continue the docIDs are therefore ours too.
+        A power cut can take the last lines and leave their pages. Where no end line follows the settled ones, or
+        lines are damaged, files of a page's form that continue the docIDs are therefore ours too.
         """
         files, hidden, foreign = set(), [], []
         for entry in self.path.iterdir():
@@ -316,8 +371,8 @@ class PageWriter:
             elif entry.name != MARKER:
                 foreign.append(entry.name)
         known = self.saved
-        if self._identity and (not self.previous_end or PageDirectory(self.path).unreadable):
-            while known + 1 in files and _PAGE_START.match((self.path / str(known + 1)).read_bytes()):
+        if self._identity and not self.previous_end:
+            while known + 1 in files and _has_page_form(self.path / str(known + 1)):
                 known += 1
         foreign += [str(doc_id) for doc_id in sorted(files) if doc_id > known]
         in_the_way = [name for name in foreign if _DOC_ID.fullmatch(name) or _HIDDEN.fullmatch(name)]
@@ -330,7 +385,8 @@ class PageWriter:
                 raise DirectoryError(f"page directory {self.path} holds another crawl ({key}: {theirs}, not {ours})")
         for name in in_the_way if fresh else foreign:
             if name in in_the_way or not name.startswith("."):
-                raise DirectoryError(f"page directory {self.path} holds {name!r}, which no crawl wrote")
+                but = "" if self._problem is None else f", as far as can be told: {self._problem}"
+                raise DirectoryError(f"page directory {self.path} holds {name!r}, which no crawl wrote{but}")
         return [doc_id for doc_id in files if doc_id <= known], hidden
 
     def _start(self, line: bytes, pages: list[int], hidden: list[Path]) -> None:
@@ -347,7 +403,9 @@ class PageWriter:
     def _recover(self, pages: list[int], hidden: list[Path], verify: bool) -> None:
         """Cut back to the lines before the first whose page is neither whole nor waiting to be renamed."""
         size, self.saved = self._identity_size, 0
-        for end, record in _read_settled(self.path):
+        for end, record, _ in read_settled(self.path):
+            if record is None:
+                break
             if doc_id := _doc_id(record):
                 page, waiting = self.path / str(doc_id), self.path / f".page-{doc_id}"
                 if not _is_whole(page, record, verify):
@@ -358,7 +416,7 @@ class PageWriter:
                 self.saved = doc_id
             size = end
             self._settled += 1
-        if size + (len(_line(self.previous_end, {})) if self.previous_end else 0) < self._size:
+        if size + (len(format_line(self.previous_end, {})) if self.previous_end else 0) < self._size:
             self.previous_end = None
             self.repaired.append(f"{MARKER}: {self._size - size} bytes cut, which have no page or are no whole line")
         lost = [doc_id for doc_id in pages if doc_id > self.saved]
@@ -421,7 +479,9 @@ class DirectoryLock:
         with ExitStack() as undo:
             try:
                 writer = PageWriter(path, _lock_marker(path / MARKER, undo, is_made=False), sync=False)
-                pages, hidden = writer._sort_entries(json.loads(_line({"tinycrawl": FORMAT}, identity)), fresh=False)
+                pages, hidden = writer._sort_entries(
+                    json.loads(format_line({"tinycrawl": FORMAT}, identity)), fresh=False
+                )
             except OSError as error:
                 raise DirectoryError(f"page directory {path} cannot be used: {error.strerror}") from error
             self._held = undo.pop_all()
@@ -448,7 +508,7 @@ def is_in_page_directory(path: Path) -> bool:
 
 def is_locked(path: Path) -> bool:
     """Is *path* a directory that a crawl is writing at this moment?"""
-    with suppress(DirectoryError), _open_marker(path) as marker:
+    with suppress(DirectoryError), open_marker(path) as marker:
         try:
             fcntl.flock(marker, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -457,7 +517,7 @@ def is_locked(path: Path) -> bool:
 
 
 def _lock_marker(path: Path, undo: ExitStack, is_made: bool) -> int:
-    marker = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    marker = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
     undo.callback(os.close, marker)
     try:
         fcntl.flock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -471,73 +531,13 @@ def _lock_marker(path: Path, undo: ExitStack, is_made: bool) -> int:
     return marker
 
 
-def _line(first: Mapping[str, object], rest: Mapping[str, object]) -> bytes:
-    """Return a line of the manifest, whose kind is told by its first key."""
-    return json.dumps({**first, **rest, **first}, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
-
-
-def _parse(line: bytes, *kinds: str) -> dict[str, Any] | None:
-    """Return what a line of one of *kinds* holds, ``None`` if it is torn or of no such kind."""
-    with suppress(ValueError, RecursionError):
-        value = json.loads(line, parse_float=_refuse, parse_constant=_refuse) if line.endswith(b"\n") else None
-        if isinstance(value, dict) and next(iter(value), None) in kinds:
-            return value
-    return None
-
-
-def _open_marker(path: Path) -> BinaryIO:
-    try:
-        return (path / MARKER).open("rb")
-    except OSError as error:
-        raise DirectoryError(f"{path} is no page directory: {MARKER}: {error.strerror}") from error
-
-
-def _read_settled(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Read the settled lines, each with the offset of its end, up to the first line that is none."""
-    with _open_marker(path) as manifest:
-        end, saved = len(first := manifest.readline()), 0
-        for line in manifest if _parse(first, "tinycrawl") else ():
-            record = _parse(line, "docID", "reason")
-            if record is None or not _is_settled(record) or _doc_id(record) not in (0, saved + 1):
-                break
-            saved = _doc_id(record) or saved
-            end += len(line)
-            yield end, record
-
-
-def _refuse(text: str) -> None:
-    raise ValueError(f"no manifest has {text}")
-
-
-# The types of what may be in a line of a settled URL: a line with anything else there is none of ours.
-_TYPES: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("reason", "url", "target", "type", "charset", "sha256", "stored", "refresh"), (str,)),
-    **dict.fromkeys(("docID", "depth", "status", "length"), (int,)),
-    **dict.fromkeys(("redirects", "links"), (list,)),
-    "parent": (str, type(None)),
-    "nofollow": (bool,),
-}
-_NEEDED = {"docID": ("url", "length", "sha256"), "reason": ("url",)}
-
-
-def _is_settled(record: Mapping[str, Any]) -> bool:
-    kind = next(iter(record))
-    return (
-        all(type(value) in _TYPES.get(key, (type(value),)) for key, value in record.items())
-        and all(isinstance(text, str) for key in ("redirects", "links") for text in record.get(key, ()))
-        and all(key in record for key in _NEEDED[kind])
-        and ("docID" in record) == (kind == "docID")
-        and record.get("docID", 1) > 0
-    )
-
-
 def _doc_id(record: Mapping[str, Any]) -> Any:
     return record["docID"] if next(iter(record)) == "docID" else 0
 
 
 def _is_whole(page: Path, record: Mapping[str, Any], verify: bool) -> bool:
     try:
-        with page.open("rb") as file:
+        with open_regular(page) as file:
             start = len(file.readline()) + len(file.readline())
             if os.fstat(file.fileno()).st_size - start != record.get("length"):
                 return False
@@ -546,9 +546,26 @@ def _is_whole(page: Path, record: Mapping[str, Any], verify: bool) -> bool:
         return False
 
 
+def _is_regular(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def _has_page_form(path: Path) -> bool:
+    with open_regular(path) as file:
+        return bool(_PAGE_START.match(file.read()))
+
+
 def _read_lines(page: Path) -> tuple[bytes, bytes, bytes]:
-    with page.open("rb") as file:
+    with open_regular(page) as file:
         return file.readline(), file.readline(), file.read()
+
+
+def _why(error: OSError) -> str:
+    """The reason of `open_regular`, or that of the system."""
+    return f"cannot be read: {error.strerror}" if error.errno else str(error.strerror)
 
 
 def _write(file: int, data: bytes) -> None:

@@ -154,12 +154,12 @@ def _facts(identity: Mapping[str, Any], end: Mapping[str, Any] | None, size: int
 
 def _charts(rows: Sequence[Entry], pages: Sequence[Entry]) -> Iterable[str]:
     depths, without = Counter(page.depth for page in pages), Counter(row.depth for row in rows if not row.doc_id)
-    deepest = max(depths | without, default=-1)
+    known = sorted(depths | without)  # not all up to the deepest: a line that was altered may say any depth
     yield _figure(
         "Pages by depth",
         "links from the seed",
-        {f"{depth}": depths[depth] for depth in range(deepest + 1)},
-        {f"{depth}": without[depth] for depth in range(deepest + 1)},
+        {f"{depth}": depths[depth] for depth in known},
+        {f"{depth}": without[depth] for depth in known},
     )
     ends = Counter(_ending(row) for row in rows)
     yield _figure("URLs by status and reason", "why a URL has no page, or the status of the page", _most(ends))

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tinycrawl.exceptions import DirectoryError, RunSkipped, UsageError
+from tinycrawl.manifest import describe
 from tinycrawl.pagedir import DirectoryLock, PageDirectory, PageWriter, is_locked
 
 logger = logging.getLogger(__name__)
@@ -231,6 +232,9 @@ class Run:
             return
         before, terms = finished[-1]
         try:
+            problems = PageDirectory(before).problems()
+            if problems:
+                logger.warning("Runs: %s; what was there is missing in the comparison", describe(problems))
             ends = [PageDirectory(path).end or {} for path in (before, self.directory)]
             terms = [*terms, *(name for name in self.series.limits if ends[0].get(name) != ends[1].get(name))]
             if terms:

@@ -23,6 +23,7 @@ DOWNLOAD_DELAY_JITTER = 0  # Scrapy: 0.5, so that half of the delays are shorter
 CONCURRENT_REQUESTS_PER_DOMAIN = 1  # requests to a host at a time; Scrapy: 8
 CONCURRENT_REQUESTS = 16  # requests in flight, all hosts together; 0 is no limit
 ROBOTSTXT_OBEY = True  # Scrapy falls back to False
+ROBOTSTXT_PARSER = "tinycrawl.robots.RobotsParser"  # Scrapy: Protego's own order of rules
 TINYCRAWL_CRAWL_DELAY_MAX = 30.0  # seconds; a longer Crawl-delay in robots.txt counts as this
 TINYCRAWL_RETRY_AFTER_MAX = 300.0  # seconds; a longer Retry-After counts as this
 TINYCRAWL_PATIENCE = 5  # times that a page is asked for again after 429 or 503; the host's next request waits

@@ -1,7 +1,8 @@
 """Storage: the page directory of one crawl, from opening it to its end line; new, continued, or built anew.
 
 It is built anew, beside the old one and with the old one as a cache, where what failed is to be asked again
-(``recheck=failed``), or where pages are damaged. Only when that is done does it take the place of the old one.
+(``recheck=failed``), or where pages or lines of the manifest are damaged. Only when that is done does it take the
+place of the old one.
 """
 
 import hashlib
@@ -15,6 +16,7 @@ from typing import Any
 from tinycrawl.cache import CrawlCache, exchange
 from tinycrawl.exceptions import DirectoryError
 from tinycrawl.items import Page, Unsaved
+from tinycrawl.manifest import describe
 from tinycrawl.pagedir import MARKER, DirectoryLock, PageDirectory, PageWriter
 from tinycrawl.plan import Plan
 from tinycrawl.publisher import is_failure
@@ -44,9 +46,11 @@ class Storage:
         try:
             if not plan.arguments.fresh and self._holds_this_crawl():
                 self._lock = DirectoryLock(plan.directory, plan.identity)
-                faults = {fault.doc_id: fault for fault in find_faults(PageDirectory(plan.directory)) if fault.doc_id}
+                found = list(find_faults(PageDirectory(plan.directory)))
+                faults = {fault.doc_id: fault for fault in found if fault.doc_id}
                 is_whole = not faults
-                if plan.arguments.recheck or self._is_damaged(faults):
+                has_gaps = any(fault.name == MARKER for fault in found) and PageDirectory(plan.directory).gaps() != []
+                if plan.arguments.recheck or has_gaps or self._is_damaged(faults):
                     self._prepare_rebuild(faults)
                 else:
                     self._unlock()
@@ -82,7 +86,7 @@ class Storage:
         directory = PageDirectory(self._plan.directory)
         if not faults or directory.end is not None:
             return bool(faults)
-        last = sum("docID" in record for record in directory.records())
+        last = max((record.get("docID", 0) for record in directory.records()), default=0)
         left_by_crash = set()
         while last in faults and faults[last].is_crash:  # the writer completes or cuts it
             left_by_crash.add(last)
@@ -96,6 +100,9 @@ class Storage:
                 f"page directory {plan.directory} is a mount point: it cannot be built anew in its place"
             )
         plan.check_limits(old.end or reached(old))
+        problems = old.problems()
+        if problems:
+            logger.warning("Page directory: %s; what cannot be read back is fetched again", describe(problems))
         for fault in faults.values():
             logger.warning("Page directory: %s; it is fetched again", fault)
         self.cache = CrawlCache(old, set(faults), is_failure if plan.arguments.recheck else lambda reason: False)

@@ -37,13 +37,15 @@ def find_faults(directory: PageDirectory) -> Iterator[Fault]:
     pages = 0
     for record in directory.records():
         if "docID" in record:
-            pages += 1
+            pages = record["docID"]
             fault = _compare(directory, pages, record)
             if fault is not None:
                 yield fault
-    unreadable = directory.unreadable
-    if unreadable:
-        yield Fault(MARKER, f"has {unreadable} bytes at its end that are no manifest lines")
+    for problem in directory.problems():
+        if problem.is_torn:
+            yield Fault(MARKER, f"has {problem.size} bytes at its end that are no manifest lines")
+        else:
+            yield Fault(MARKER, f"line {problem.line} is damaged: {problem.text}")
     for path in sorted(Path(directory.path).iterdir()):
         name = path.name
         if name.isascii() and name.isdigit() and name[0] != "0" and int(name) > pages:
@@ -55,20 +57,18 @@ def _compare(directory: PageDirectory, doc_id: int, record: Record) -> Fault | N
     path = directory.path / name
     if path.is_symlink() or (path.exists() and not path.is_file()):
         return Fault(name, "is no regular file", doc_id)
-    if record["docID"] != doc_id:
-        return Fault(MARKER, f"has docID {record['docID']} where {doc_id} would be next", doc_id)
     try:
         page = directory[doc_id - 1]
     except IndexError:
         return Fault(name, "is missing or cannot be read", doc_id, True)
-    except DirectoryError:
-        return Fault(name, "has not the form of a page", doc_id)
+    except DirectoryError as error:
+        is_unreadable = isinstance(error.__cause__, OSError)
+        return Fault(name, "is missing or cannot be read" if is_unreadable else "has not the form of a page", doc_id)
     if len(page.body) != record["length"]:
         return Fault(name, f"has {len(page.body)} bytes of body, not {record['length']}", doc_id, True)
     if hashlib.sha256(page.body).hexdigest() != record["sha256"]:
         return Fault(name, "is altered: its digest differs", doc_id, True)
-    redirects = record.get("redirects")
-    url = redirects[-1] if isinstance(redirects, list) and redirects else record["url"]
+    url = [record["url"], *record.get("redirects", ())][-1]
     if (page.url, page.depth) != (url, record.get("depth")):
         return Fault(name, "is altered: its URL or depth differs", doc_id)
     return None

@@ -130,6 +130,11 @@ class BoundedProtocol(_LenientHTTP11ClientProtocol):
     head_received: Callable[[int], None] = staticmethod(lambda status: None)
 
     def request(self, request: Any) -> Any:
+        if request.uri.startswith(b"//"):
+            # Twisted puts the parts together by urlunparse, which since Python 3.12.4 has an empty host before them.
+            parts = request._parsedURI
+            request.uri = parts.path + (b";" + parts.params if parts.params else b"")
+            request.uri += b"?" + parts.query if parts.query else b""
         answer = super().request(request)
         parser: Any = self._parser
         parser.__class__ = BoundedParser  # as Scrapy does: Twisted names its class in the middle of a method

@@ -16,13 +16,17 @@ from scrapy.commands import ScrapyCommand
 
 from tinycrawl.arguments import one_line, show_value
 from tinycrawl.exceptions import DirectoryError, TinycrawlError, UsageError
+from tinycrawl.manifest import describe
 from tinycrawl.pagedir import MARKER, PageDirectory, is_locked
 from tinycrawl.printing import complain, print_body, print_facts, print_json, print_table
 from tinycrawl.urls import normalise_url
 
 
 class Command(ScrapyCommand):
-    """Exit status 0: done; 1: a fault or trouble; 2: usage. Of ``diff`` 0: the same, 1: different, 2: trouble."""
+    """Exit status 0: done; 1: a fault or trouble; 2: usage. Of ``diff`` 0: the same, 1: different, 2: trouble.
+
+    What is damaged is trouble, but for a last line that is torn, as a kill leaves it. What can be read is read.
+    """
 
     requires_project = True
     requires_crawler_process = False
@@ -68,8 +72,13 @@ class Command(ScrapyCommand):
                 raise TinycrawlError("stdout is closed")
             if isinstance(sys.stdout, io.TextIOWrapper):  # a title need not be in the terminal's charset
                 sys.stdout.reconfigure(errors="backslashreplace")
+            self._opened: list[PageDirectory] = []
+            self._is_damaged = False
             self.exitcode = getattr(self, f"_{opts.action}")(opts)
             sys.stdout.flush()
+            self._tell_lost()
+            if self._is_damaged:
+                self.exitcode = 2 if opts.action == "diff" else 1
         except BrokenPipeError:  # whoever read it has gone; what is left must not be an error again
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         except TinycrawlError as error:
@@ -81,10 +90,34 @@ class Command(ScrapyCommand):
         complain(message)
         self.exitcode = 2 if is_usage or action == "diff" else 1
 
+    def _open(self, path: str) -> PageDirectory:
+        """:raises DirectoryError: it is no page directory, or another crawler's, which says nothing of its pages."""
+        directory = PageDirectory(path)
+        if directory.identity is None:
+            raise DirectoryError(f"page directory {path} is not one of tinycrawl: its {MARKER} is not ours")
+        self._opened.append(directory)
+        problems = directory.problems()
+        if problems and not is_locked(directory.path):
+            if problems[0].is_torn:
+                torn = problems[0].size
+                complain(f"page directory {path}: {torn} bytes of its {MARKER} cannot be read, and are left out")
+            else:
+                complain(describe(problems))
+                self._is_damaged = True
+        return directory
+
+    def _tell_lost(self) -> None:
+        for directory in self._opened:
+            if directory.lost:
+                (doc_id, problem), more = min(directory.lost.items()), len(directory.lost) - 1
+                rest = f" (and {more} more pages cannot be read)" if more else ""
+                complain(f"page directory {directory.path}: {doc_id} {problem}{rest}")
+                self._is_damaged = True
+
     def _ls(self, opts: argparse.Namespace) -> int:
         from tinycrawl.analysis import entries
 
-        found = (entry for entry in entries(_open(opts.directory), opts.titles) if opts.all or entry.doc_id)
+        found = (entry for entry in entries(self._open(opts.directory), opts.titles) if opts.all or entry.doc_id)
         titles = ["title"] if opts.titles else []
         if opts.json:
             print_json({k: v for k, v in asdict(e).items() if k != "title" or titles} for e in found)
@@ -99,7 +132,7 @@ class Command(ScrapyCommand):
 
         if opts.json and opts.body:
             raise UsageError("options `--json` and `--body`: expected one of them")
-        directory, which = _open(opts.directory), opts.which
+        directory, which = self._open(opts.directory), opts.which
         is_number = which.isascii() and which.isdigit()
         with suppress(ValueError):  # as the crawl would have it: with a slash after the host, without a fragment
             which = normalise_url(which)
@@ -114,7 +147,7 @@ class Command(ScrapyCommand):
         print_facts({name: value for name, value in asdict(entry).items() if (name, value) != ("doc_id", 0)})
         if opts.body:
             print()
-            print_body(directory[entry.doc_id - 1].body)
+            print_body(directory.read_body(entry.doc_id))
         return 0
 
     def _verify(self, opts: argparse.Namespace) -> int:
@@ -131,7 +164,7 @@ class Command(ScrapyCommand):
     def _duplicates(self, opts: argparse.Namespace) -> int:
         from tinycrawl.analysis import duplicates
 
-        groups = duplicates(_open(opts.directory))
+        groups = duplicates(self._open(opts.directory))
         if opts.json:
             print_json(
                 {
@@ -150,7 +183,7 @@ class Command(ScrapyCommand):
     def _broken(self, opts: argparse.Namespace) -> int:
         from tinycrawl.analysis import broken
 
-        found = broken(_open(opts.directory))
+        found = broken(self._open(opts.directory))
         if opts.json:
             print_json(map(asdict, found))
             return 0
@@ -170,9 +203,9 @@ class Command(ScrapyCommand):
         if opts.output is not None:
             if opts.json:
                 raise UsageError("options `--json` and `--output`: expected one of them")
-            write_links(_open(opts.directory), Path(opts.output))
+            write_links(self._open(opts.directory), Path(opts.output))
             return 0
-        found = edges(_open(opts.directory))
+        found = edges(self._open(opts.directory))
         if opts.json:
             print_json(map(asdict, found))
         else:
@@ -182,7 +215,7 @@ class Command(ScrapyCommand):
     def _diff(self, opts: argparse.Namespace) -> int:
         from tinycrawl.analysis import difference
 
-        a, b = _open(opts.a), _open(opts.b)
+        a, b = self._open(opts.a), self._open(opts.b)
         for directory in (a, b):
             if (directory.end or {}).get("end") != "complete":
                 complain(f"{directory.path} holds no complete crawl: what it lacks may only not be found yet")
@@ -197,16 +230,5 @@ class Command(ScrapyCommand):
     def _report(self, opts: argparse.Namespace) -> int:
         from tinycrawl.report import write_report
 
-        write_report(PageDirectory(opts.directory), Path(opts.output))
+        write_report(self._open(opts.directory), Path(opts.output))
         return 0
-
-
-def _open(path: str) -> PageDirectory:
-    """:raises DirectoryError: it is no page directory, or that of another crawler, which says nothing of its pages."""
-    directory = PageDirectory(path)
-    if directory.identity is None:
-        raise DirectoryError(f"page directory {path} is not one of tinycrawl: its {MARKER} is not ours")
-    unreadable = directory.unreadable
-    if unreadable and not is_locked(directory.path):
-        complain(f"page directory {path}: {unreadable} bytes of its {MARKER} cannot be read, and are left out")
-    return directory
