@@ -40,10 +40,10 @@ SLOW = behaviours.slow_pages()
 ROBOTS = behaviours.robots_files()
 SEEDS = behaviours.seeds()
 
-# A record of the log, what Scrapy lists and a Page in full after one, and the summary.
+# A record of the log, its further lines, what Scrapy lists before the crawl, and the summary.
 LOG_LINE = re.compile(
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \[[\w.-]+\] [A-Z]+: (?!FORGED).*"
-    r"|    [\[{ ].*|\[.*|\{.*| +'.*|(?:Page|Unsaved)\(.*|tinycrawl: [a-z].*|  [a-z]+ .*|"
+    r"|    .*|\[.*|\{.*| +'.*|tinycrawl: [a-z].*|  [a-z]+ .*|"
 )
 
 

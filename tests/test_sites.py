@@ -592,7 +592,7 @@ def test_two_sites_never_share_a_directory_however_it_is_spelled(tmp_path: Path,
     ]
 
 
-@pytest.mark.parametrize("pagedir", ["{folder}/loop/a", "~no-such-user/a"])
+@pytest.mark.parametrize("pagedir", ["{folder}/loop/a", "~no-such-user/a", "{folder}/" + "x" * 300])
 def test_a_directory_that_leads_nowhere_is_a_fault(pagedir: str, tmp_path: Path, project: Settings) -> None:
     (tmp_path / "loop").symlink_to("loop")
     text = f"[crawl]\ndepth = 1\npagedir = '{pagedir.replace('{folder}', str(tmp_path))}'\n"

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from w3lib.encoding import resolve_encoding, to_unicode
 
+_MOST_ERRORS = 20_000  # in one text; with more it is no text in that encoding
 _PRINTABLE = bytes(range(0x20, 0x7F))
 
 
@@ -23,7 +24,9 @@ def decode(body: bytes, name: str) -> str:
     """
     if name in _SINGLE_BYTE:
         return codecs.charmap_decode(body, "replace", _characters(name))[0]
-    text = body.decode(name, "tinycrawl.japanese") if name in {"euc_jp", "iso2022_jp"} else to_unicode(body, name)
+    text = body.decode(name, "replace")
+    if 0 < text.count("\ufffd") <= _MOST_ERRORS:  # seldom: what is exact takes microseconds for each of them
+        text = body.decode(name, "tinycrawl.japanese") if name in {"euc_jp", "iso2022_jp"} else to_unicode(body, name)
     for ours, theirs in zip(*_SPELLINGS.get(name, ("", "")), strict=True):
         text = text.replace(ours, theirs)
     return text

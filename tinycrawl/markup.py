@@ -34,11 +34,13 @@ _REFRESH = re.compile(
     r"[\t\n\f\r ]*[0-9.]+(?=[\t\n\f\r ;,])[\t\n\f\r ]*[;,]?[\t\n\f\r ]*"
     r"(?:[Uu][Rr][Ll][\t\n\f\r ]*=[\t\n\f\r ]*)?(?P<quote>[\"']?)"
 )
+_MOST_SEARCHED = 1 << 20  # bytes; browsers give up sooner
+_DECLARATIONS = "meta[charset], meta[content]"  # of an encoding
 _HTML_IN_SVG = frozenset({"foreignobject", "foreignObject", "desc", "title"})
 _XML_EMPTY = re.compile(
     r"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)"
     r"|<(script|style|title|textarea|iframe|noscript|noembed|noframes|xmp|a|template)\b"
-    r"((?:[^<>\"']|\"[^\"]*\"|'[^']*')*)/>",
+    r"((?:[^<>\"'/]++|/(?!>)|\"[^\"]*+\"|'[^']*+')*+)/>",  # possessive: else each character is remembered
     re.DOTALL,
 )
 _SEPARATORS = re.compile(r"[\s,]+")
@@ -103,8 +105,8 @@ def decode_body(body: bytes, content_type: str | None) -> tuple[str, str]:
 
 def _late_encoding(body: bytes) -> str | None:
     """The encoding that a page declares further down than w3lib looks, or after a label that is none."""
-    metas = "".join(tag for tag in outline(body.decode("latin-1")) if tag[:5].lower() == "<meta")
-    for node in LexborHTMLParser(metas).css("meta[charset], meta[content]"):
+    metas = (tag for tag in outline(body[:_MOST_SEARCHED].decode("latin-1")) if tag[:5].lower() == "<meta")
+    for node in (node for batch in _batches(metas) for node in LexborHTMLParser("".join(batch)).css(_DECLARATIONS)):
         label = node.attributes.get("charset")
         if label is None and (node.attributes.get("http-equiv") or "").lower() == "content-type":
             encoding = http_content_type_encoding(node.attributes.get("content"))

@@ -196,9 +196,11 @@ def _directory(settings: BaseSettings, arguments: Arguments) -> Path:
 def _expand(where: str, path: str) -> Path:
     """Make *path* absolute, without links."""
     try:
-        return Path(path).expanduser().resolve()
-    except (OSError, RuntimeError, TypeError):  # a loop of links, a home that nobody has
+        absolute = Path(path).expanduser().resolve()
+        absolute.exists()
+    except (OSError, RuntimeError, TypeError):  # a loop of links, a home that nobody has, a name that is too long
         raise UsageError(f"{where}: expected a path, got {show_value(path)}") from None
+    return absolute
 
 
 def _set_depth(settings: BaseSettings, depth: int) -> None:
