@@ -429,20 +429,24 @@ def types() -> Iterator[Behaviour]:
     invalid = "not html: invalid type"
     pairs: list[tuple[str, bytes, Expected]] = [
         ("html-twice", b"text/html\r\nContent-Type: text/html; charset=utf-8", BAD),
-        ("html-then-pdf", b"text/html\r\nContent-Type: application/pdf", BAD),
-        ("pdf-then-html", b"application/pdf\r\nContent-Type: text/html", "not html: application/pdf"),
+        ("html-then-pdf", b"text/html\r\nContent-Type: application/pdf", "not html: application/pdf"),
+        ("pdf-then-html", b"application/pdf\r\nContent-Type: text/html", BAD),
         ("missing-semicolon", b"text/html charset=utf-8", BAD),  # browsers read the type up to the blank
         ("html-comma-html", b"text/html, text/html", BAD),
-        ("html-comma-pdf", b"text/html,application/pdf", BAD),
+        ("html-comma-pdf", b"text/html,application/pdf", "not html: application/pdf"),
+        ("html-comma-anything", b"text/html, */*", BAD),
+        ("anything", b"*/*", BAD),
+        ("unknown-unknown", b"unknown/unknown", BAD),
+        ("application-unknown", b"application/unknown", BAD),
         ("commas-first", b",,text/html", BAD),
         ("only-commas", b",,,", BAD),
         ("only-semicolons", b";;;", BAD),
         ("empty", b"", BAD),
         ("upper-case", b"TEXT/HTML", BAD),
-        ("no-slash", b"html", invalid),
+        ("no-slash", b"html", BAD),
         ("only-slash", b"/", invalid),
         ("two-slashes", b"text/html/5", invalid),
-        ("spaces", b"text / html", invalid),
+        ("spaces", b"text / html", BAD),
         ("quoted", b'"text/html"', invalid),
         ("escape-sequence", b"text/\x1b[31mred\x1b[0m", invalid),
         ("bell", b"text/\x07html", invalid),
@@ -513,6 +517,12 @@ def chunks() -> Iterator[Behaviour]:
     one_by_one = b"".join(chunk(BAD[number : number + 1]) for number in range(len(BAD)))
     yield Behaviour("chunks-one-byte", BAD, CHUNKED + one_by_one + LAST)
     yield Behaviour("chunks-extension", BAD, CHUNKED + size + b';name=value;other="quo ted"\r\n' + data + LAST)
+    yield Behaviour("chunks-extension-after-blanks", BAD, CHUNKED + size + b" \t; name = value\r\n" + data + LAST)
+    yield Behaviour("chunks-extension-controls", BAD, CHUNKED + size + b";\x00\x1b[31m\r\n" + data + LAST)
+    lines = (CHUNKED + chunk(BAD[:20]) + chunk(BAD[20:]) + b"0\r\nX-Sum: 1\r\n\r\n").replace(b"\r\n", b"\n")
+    yield Behaviour("chunks-bare-lf", BAD, lines)
+    yield Behaviour("chunks-bare-lf-in-small-pieces", BAD, lambda wire: wire.drip(lines, 0.001))
+    yield Behaviour("chunks-bare-lf-cut", "truncated", lines[:-12])
     yield Behaviour("chunks-extension-on-last", BAD, CHUNKED + chunk(BAD) + b"0;end=1\r\n\r\n")
     yield Behaviour("chunks-trailers", BAD, CHUNKED + chunk(BAD) + b"0\r\nX-Sum: 1\r\nContent-Length: 3\r\n\r\n")
     yield Behaviour("chunks-upper-case", BAD.ljust(0xAB), CHUNKED + b"AB\r\n" + BAD.ljust(0xAB) + b"\r\n" + LAST)
@@ -537,7 +547,6 @@ def chunks() -> Iterator[Behaviour]:
         "size-too-small": b"5\r\n" + data + LAST,
         "size-underscore": b"1_0\r\n" + data + LAST,
         "escape-sequence": b"\x1b[31m\r\n" + data + LAST,
-        "extension-controls": size + b";\x00\x1b[31m\r\n" + data + LAST,
         "extension-long": size + b";" + b"x" * 100_000 + b"\r\n" + data + LAST,
         "second-bad": chunk(BAD) + b"oops\r\n",
     }.items():
@@ -677,7 +686,9 @@ def status_lines() -> Iterator[Behaviour]:
     yield Behaviour("status-205-body", "http 205", ok(status="205 Reset Content"), kept=True)
     yield Behaviour("http-0-9", nothing, BAD)
     yield Behaviour("http-0-9-lines", nothing, b"<html>\n<p>three words\n<p>more\n</html>\n")
-    yield Behaviour("blank-lines-first", nothing, b"\r\n\r\n" + ok())
+    yield Behaviour("blank-lines-first", BAD, b"\r\n\r\n" + ok())
+    yield Behaviour("blank-lines-bare-lf-first", BAD, b"\n\n" + ok())
+    yield Behaviour("blank-lines-three-first", nothing, b"\r\n\r\n\r\n" + ok())
 
 
 def other_protocols() -> Iterator[Behaviour]:
@@ -1130,7 +1141,7 @@ def seeds() -> list[Behaviour]:
         ("999", "http 999", ok(status="999 Request denied")),
         ("empty", "empty", ok(b"")),
         ("pdf", "not html: application/pdf", ok(type="application/pdf")),
-        ("type-escape-sequence", "not html: invalid type", ok(type="\x1b[31mred")),
+        ("type-escape-sequence", "not html: invalid type", ok(type="text/\x1b[31mred")),
         ("type-bare-cr", "not html: a/b", ok(type="a/b\r2026-01-01 00:00:00 [site] ERROR: FORGED")),
         ("encoding-escape-sequence", "unknown content-encoding: invalid", encoded(BAD, "\x1b[31mred")),
         ("bomb", "too large", made(lambda: encoded(bomb("gzip"), "gzip"))),

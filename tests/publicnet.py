@@ -111,6 +111,8 @@ class EveryAddress:
 
     def answer(self, head: str) -> bytes:
         target = head.split(" ")[1]
+        if "://" in target:  # asked as a proxy
+            target = target[target.index("/", 8) :]
         host = next((line[6:] for line in head.split("\r\n") if line.lower().startswith("host:")), "")
         page = self.pages.get(host.partition(":")[0] + target) or self.pages.get(target)
         return (page or "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").encode()

@@ -91,7 +91,7 @@ def test_c1_what_is_no_html_is_not_saved_and_its_body_not_downloaded(server: Ser
         "/script.js": ("text/javascript", b"'<a href=/no>'"),
         "/movie": ("video/mp4", bytes(1000)),
         "/html-in-parameter": ("text/plain; type=text/html", HTML),
-        "/listed-second": ("application/pdf, text/html", HTML),
+        "/listed-last": ("text/html, application/pdf", HTML),
     }
     answers = {path: Reply(body=body, type=kind, endless=True) for path, (kind, body) in kinds.items()}
     moved = {"/doc.html": redirect("/doc-2"), "/a.html": redirect("/b.html", 301), "/b.html": redirect("/c.html", 308)}
@@ -102,7 +102,7 @@ def test_c1_what_is_no_html_is_not_saved_and_its_body_not_downloaded(server: Ser
 
     assert result.listing(mock) == ["1: / @0", "2: /ok @1"]
     assert reasons(result, mock) == {
-        **{path: f"not html: {kind.partition(';')[0].partition(',')[0].lower()}" for path, (kind, _) in kinds.items()},
+        **{path: f"not html: {kind.rpartition(', ')[2].partition(';')[0].lower()}" for path, (kind, _) in kinds.items()},
         "/doc.html": "not html: application/pdf",
         "/a.html": "not html: application/pdf",
     }

@@ -46,7 +46,10 @@ each_encoder = pytest.mark.parametrize("name", [name for name in ENCODERS if nam
         pytest.param([b"application/octet-stream"], "application/octet-stream", id="C2-octet-stream"),
         pytest.param([b"TEXT/HTML"], "text/html", id="C2-upper-case"),
         pytest.param([b"text/html, text/html"], "text/html", id="C2-twice"),
-        pytest.param([b"text/html", b"application/pdf"], "text/html", id="two-headers"),
+        pytest.param([b"text/html", b"application/pdf"], "application/pdf", id="two-headers"),
+        pytest.param(
+            [b'application/pdf;x=",text/plain"', b"text/html, */*, html"], "text/html", id="the-last-that-is-one"
+        ),
         pytest.param([b" text/html ;charset=utf-8"], "text/html", id="parameter"),
         pytest.param([b"text/html;charset=a,b"], "text/html", id="comma-in-parameter"),
         pytest.param([b"; charset=utf-8"], "", id="parameter-only"),

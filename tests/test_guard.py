@@ -96,13 +96,14 @@ def test_no_way_leads_to_a_private_address(tmp_path: Path) -> None:
         "/secret": html(),
     }
 
-    guarded, seeds, job, job_at_home, off = run_in_public_network(
+    guarded, seeds, job, job_at_home, off, by_proxy = run_in_public_network(
         pages,
         {"settings": {"TINYCRAWL_ADDRESS_GUARD": 1}},
         {"settings": {"TINYCRAWL_ADDRESS_GUARD": 1}, "seed": f"http://ten.test:{PORT}/secret"},
         {"_job": "a1"},
         {"_job": "a1", "seed": f"http://127.0.0.1:{PORT}/secret"},
         {"depth": 1},
+        {"_job": "a1", "settings": {"TINYCRAWL_PROXY": f"http://ten.test:{PORT}"}},
         tmp_path=tmp_path,
     )
 
@@ -121,6 +122,10 @@ def test_no_way_leads_to_a_private_address(tmp_path: Path) -> None:
     assert (seeds["status"], seeds["connected"], saved(seeds)) == (1, [], [])
     assert "its address is private; TINYCRAWL_ADDRESS_GUARD=0 allows that" in seeds["stderr"]
     assert (job_at_home["status"], job_at_home["connected"]) == (0, ["127.0.0.1"])
+    # A proxy is chosen by the operator, and what is looked at is what the URLs say.
+    assert (by_proxy["status"], by_proxy["connected"]) == (0, ["10.0.0.5"])
+    assert len(saved(by_proxy)) > 4
+    assert f"http://127.0.0.1:{PORT}/secret" not in saved(by_proxy)
     assert off["status"] == 0
     assert {"10.0.0.5", "127.0.0.1", "169.254.169.254", "::1", "fd00:ec2::254"} < set(off["connected"])
 
@@ -133,6 +138,7 @@ def test_no_way_leads_to_a_private_address(tmp_path: Path) -> None:
         *("::", "::1", "fe80::1", "fe80::1%lo", "fc00::1", "fd00:ec2::254", "ff02::1", "2001:db8::1"),
         *("::ffff:127.0.0.1", "::127.0.0.1", "::ffff:0:10.0.0.1", "64:ff9b::10.0.0.1", "64:ff9b:1::7f00:1"),
         *("2002:7f00:1::", "2002:a00:1::1", "2001:0:4136:e378:8000:63bf:f5ff:fffe"),
+        *("4000::1", "5000::5", "200::1", "e000::1", "::5efe:7f00:1", "fec0::1"),
     ],
 )
 def test_private_addresses(address: str) -> None:

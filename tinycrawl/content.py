@@ -18,12 +18,16 @@ else:
 
 XHTML_TYPE = "application/xhtml+xml"
 HTML_TYPES = frozenset({"text/html", XHTML_TYPE})
-SNIFFED_TYPES = frozenset({"", "application/octet-stream"})  # types that say nothing: the first bytes decide
+# Types that say nothing: the first bytes decide (https://mimesniff.spec.whatwg.org/#mime-type-sniffing-algorithm).
+SNIFFED_TYPES = frozenset({"", "application/octet-stream", "application/unknown", "unknown/unknown"})
 SNIFF_BYTES = 1024
 SAVED_STATUS = frozenset({200, 203})
 
 # RFC 6838, 4.2
 _MEDIA_TYPE = re.compile(rb"[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}")
+# What is between commas, but for those within quotes.
+_PART = re.compile(rb"""(?:[^,"]++|"(?:[^"\\]++|\\.)*+(?:"|\\?\Z))++""", re.DOTALL)
+_TYPE_END = re.compile(rb"[;( \t]")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _UTF16_BOMS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 # https://mimesniff.spec.whatwg.org/#identifying-a-resource-with-an-unknown-mime-type
@@ -56,12 +60,17 @@ class ContentError(Exception):
 def media_type(values: Sequence[bytes]) -> str:
     """Return the type that Content-Type header *values* declare, in lower case; "" if they declare none.
 
-    >>> media_type([b"TEXT/HTML; charset=utf-8"]), media_type([b"\\x1b[31m/x"])
-    ('text/html', 'invalid type')
+    Of several the last one counts that has a slash and is not ``*/*`` (https://fetch.spec.whatwg.org/#concept-header-extract-mime-type).
+
+    >>> media_type([b"TEXT/HTML; charset=utf-8"]), media_type([b"\\x1b[31m/x"]), media_type([b"image/png, text/html,"])
+    ('text/html', 'invalid type', 'text/html')
     """
-    first = values[0].strip() if values else b""
-    kind = re.split(rb"[,;( \t]", first, maxsplit=1)[0].lower()
-    return kind.decode() if not kind or _MEDIA_TYPE.fullmatch(kind) else "invalid type"
+    found = b""
+    for part in _PART.findall(b",".join(values)):
+        kind = _TYPE_END.split(part.strip(b"\t\n\r "), maxsplit=1)[0].lower()
+        if b"/" in kind and kind != b"*/*":
+            found = kind
+    return found.decode() if not found or _MEDIA_TYPE.fullmatch(found) else "invalid type"
 
 
 def looks_like_html(start: bytes) -> bool:

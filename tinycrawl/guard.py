@@ -23,6 +23,8 @@ _MORE = (
     ipaddress.IPv6Network("5f00::/16"),  # segment routing: RFC 9602
     ipaddress.IPv6Network("fec0::/10"),  # site-local: RFC 3879
 )
+# All that is given to anybody: the rest of IPv6 is reserved, and what is routed there is local.
+_UNICAST = (ipaddress.IPv6Network("2000::/3"), ipaddress.IPv6Network("64:ff9b::/96"))
 # What holds an IPv4 address in its last bits: IPv4-compatible (RFC 4291), translated (RFC 6052).
 _EMBEDDING = tuple(ipaddress.IPv6Network(net) for net in ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96"))
 
@@ -44,7 +46,13 @@ def is_public(address: str) -> bool:
 
     :raises ValueError: it is none.
     """
-    return all(one.is_global and not one.is_multicast and not any(one in net for net in _MORE) for one in _all(address))
+    return all(
+        one.is_global
+        and not one.is_multicast
+        and not any(one in net for net in _MORE)
+        and (one.version == 4 or any(one in net for net in _UNICAST))
+        for one in _all(address)
+    )
 
 
 def _all(address: str) -> list[_Address]:

@@ -83,7 +83,7 @@ class PoliteHTTPHandler(HTTP11DownloadHandler):
                 ask.seconds += monotonic() - started
 
     def _connect(self, key: Any, endpoint: Any) -> "Deferred[Any]":
-        if self._is_guarded:
+        if self._is_guarded and not self._request.meta.get("proxy"):
             _guard(endpoint)
         connect = self._pool._newConnection if self._request.meta.get("retry_times") else self._get_connection
         connecting: Deferred[Any] = connect(key, endpoint)

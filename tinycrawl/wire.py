@@ -19,6 +19,7 @@ from twisted.web._newclient import HEADER, STATUS, ParseError, ResponseFailed
 from twisted.web.http import _ChunkedTransferDecoder, _DataLoss
 from twisted.web.http_headers import InvalidHeaderName
 
+_BLANK_LINES = 2  # that may come before an answer, as in Chromium
 _failure: Any = Failure  # it has no type hints
 
 
@@ -36,6 +37,7 @@ class BoundedParser(_LenientHTTPClientParser):
     max_headers = 0
     head_received: Callable[[int], None] = staticmethod(lambda status: None)
     _head_size = 0
+    _blank_lines = 0
 
     def dataReceived(self, data: bytes) -> None:
         if self.max_headers and self.state in (STATUS, HEADER):
@@ -56,6 +58,9 @@ class BoundedParser(_LenientHTTPClientParser):
         return version
 
     def lineReceived(self, line: bytes) -> None:
+        if self.state == STATUS and line in (b"", b"\r") and self._blank_lines < _BLANK_LINES:
+            self._blank_lines += 1
+            return
         if self.state == HEADER and self._partialHeader is None and line[:1] in (b" ", b"\t"):
             return  # the continuation of nothing
         super().lineReceived(line)
@@ -90,7 +95,10 @@ class BoundedParser(_LenientHTTPClientParser):
 
 
 class JoinedChunks(_ChunkedTransferDecoder):
-    """Passes on what has come in one piece, however small its chunks, and takes blanks after a chunk's size."""
+    """Passes on what has come in one piece, however small its chunks.
+
+    Lines may end with LF alone, as in browsers, and after a chunk's size are blanks and extensions.
+    """
 
     def __init__(self, dataCallback: Callable[[bytes], None], finishCallback: Callable[[bytes], None]) -> None:
         self._chunks: list[bytes] = []
@@ -104,10 +112,26 @@ class JoinedChunks(_ChunkedTransferDecoder):
             self._flush()
 
     def _dataReceived_CHUNK_LENGTH(self) -> bool:
-        end = self._buffer.find(b"\r\n", self._start)
-        if end > 0 and self._buffer[end - 1] in b" \t":
-            self._buffer[:end] = self._buffer[:end].rstrip(b" \t")
+        end = self._complete_line()
+        if end > 0:
+            self._buffer[:end] = self._buffer[:end].partition(b";")[0].rstrip(b" \t")
         return super()._dataReceived_CHUNK_LENGTH()
+
+    def _dataReceived_CRLF(self) -> bool:
+        self._complete_line()
+        return super()._dataReceived_CRLF()
+
+    def _dataReceived_TRAILER(self) -> bool:
+        self._complete_line()
+        return super()._dataReceived_TRAILER()
+
+    def _complete_line(self) -> int:
+        """Have the first line, if it is whole, end with CRLF; return where, or -1."""
+        end = self._buffer.find(b"\n", self._start)
+        if end < 0 or self._buffer[end - 1 : end] == b"\r":
+            return end - (end > 0)
+        self._buffer[end:end] = b"\r"
+        return end
 
     def _finish(self, rest: bytes) -> None:
         self._flush()
