@@ -266,3 +266,9 @@ def nginx(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path],
     for process in processes:
         process.send_signal(signal.SIGTERM)
         process.wait(10)
+
+
+def peak_memory(process: Path) -> int:
+    """The largest resident set, in bytes, of the process with this folder in /proc."""
+    (line,) = (line for line in (process / "status").read_text().splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) * 1024

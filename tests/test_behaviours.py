@@ -17,6 +17,7 @@ import pytest
 
 import behaviours
 from behaviours import AFTER, BEFORE, SEED, Behaviour, RawServer
+from conftest import peak_memory
 from many import CrawlPool
 
 SETTINGS: dict[str, object] = {
@@ -97,12 +98,6 @@ class WatchedPool(CrawlPool):
     def warm_up(self, server: RawServer, directory: Path) -> None:
         """Crawl an innocent site, so that what every crawl needs is not counted for the first."""
         self.crawl(server.url("innocent.test"), 1, directory, SETTINGS)
-
-
-def peak_memory(process: Path) -> int:
-    """The largest resident set, in bytes, of the process with this folder in /proc."""
-    (line,) = (line for line in (process / "status").read_text().splitlines() if line.startswith("VmHWM:"))
-    return int(line.split()[1]) * 1024
 
 
 @pytest.fixture(scope="module")

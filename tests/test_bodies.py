@@ -102,7 +102,7 @@ def test_c1_what_is_no_html_is_not_saved_and_its_body_not_downloaded(server: Ser
 
     assert result.listing(mock) == ["1: / @0", "2: /ok @1"]
     assert reasons(result, mock) == {
-        **{path: f"not html: {kind.rpartition(', ')[2].partition(';')[0].lower()}" for path, (kind, _) in kinds.items()},
+        **{path: f"not html: {kind.split(', ')[-1].partition(';')[0].lower()}" for path, (kind, _) in kinds.items()},
         "/doc.html": "not html: application/pdf",
         "/a.html": "not html: application/pdf",
     }

@@ -176,3 +176,12 @@ def test_gbk_and_gb18030_are_told_apart_and_read_alike(body: bytes, content_type
 
     assert (text[-1], charset) == ("€", name)
     assert decode_body(body, f"text/html; charset={charset}") == (text, charset)
+
+
+def test_what_is_no_text_of_its_encoding_is_not_read_error_by_error() -> None:
+    """Each that is looked at exactly takes microseconds: a body of nothing else would take minutes."""
+    circled = b"\xad\xa1"
+
+    assert decode(circled + b"\xff" * 10_000, "euc_jp") == "①" + "\ufffd" * 10_000
+    assert decode(circled + b"\xff" * 1_000_000, "euc_jp").endswith("\ufffd" * 1_000_000)
+    assert "①" not in decode(circled + b"\xff" * 1_000_000, "euc_jp")

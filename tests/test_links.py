@@ -764,6 +764,8 @@ def test_u21_nul(visitor: Visitor, body: bytes, followed: list[str]) -> None:
 )
 def test_u22_a_link_deep_down(visitor: Visitor, before: str) -> None:
     followed = ["/z", "/x", "/y"] if "/z" in before else ["/x", "/y"]
+    if "<svg>" in before:
+        followed.remove("/y")  # there it is no frame
 
     visitor.check(f"<!doctype html>{before}<a href=/x>y</a><iframe src=/y></iframe>", followed)
 

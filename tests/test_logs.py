@@ -49,7 +49,7 @@ def test_a_traceback_is_indented(tmp_path: Path) -> None:
 def test_what_a_site_sends_reaches_the_log_escaped_and_a_spreadsheet_as_text(
     server: Server, crawl: CrawlCommand, tmp_path: Path
 ) -> None:
-    formulas = [b"=1+1", b"+1", b"-1", b"@SUM(A1)", b"\t=1", b"\r=1", "\uff1d1".encode(), b"<p>=1"]
+    formulas = [b"=1+1", b"+1", b"-1", b"@SUM(A1)", b"\t=1", b"\r=1", "\uff1d1".encode(), b"<p>=1", b"x;=1", b"x; y-1"]
     site = server(
         {
             "/": page(*(f"/{number}" for number in range(len(formulas))), "/escape", "/forged"),
@@ -72,4 +72,4 @@ def test_what_a_site_sends_reaches_the_log_escaped_and_a_spreadsheet_as_text(
     assert all(line.isprintable() for text in texts for line in text.split("\n"))
     with feed.open(newline="", encoding="utf-8") as file:
         bodies = [row["body"] for row in csv.DictReader(file)][1:]
-    assert bodies == ["'=1+1", "'+1", "'-1", "'@SUM(A1)", "'\t=1", r"'\r=1", "'\uff1d1", "<p>=1"]
+    assert bodies == ["'=1+1", "'+1", "'-1", "'@SUM(A1)", "'\t'=1", r"'\r=1", "'\uff1d1", "<p>=1", "x;'=1", "x; y-1"]

@@ -133,6 +133,10 @@ def test_is_ascii_superset(encoding: str, expected: bool) -> None:
         pytest.param("<a href=1 href=2>", ["1"], id="first-attribute"),
         pytest.param('<a href>1</a><a href="">2</a><a name=x>3</a>', ["", ""], id="empty-href"),
         pytest.param("<iframe src></iframe><iframe src=''></iframe>", [], id="empty-src-is-about-blank"),
+        pytest.param(
+            "<svg><area href=/s><frame src=/s><iframe src=/s></iframe></svg><a href=/u>", ["/u"], id="names-of-svg"
+        ),
+        pytest.param("<math><a href=/m>m</a><mi><a href=/n>n</a></mi></math><a href=/u>", ["/n", "/u"], id="math"),
         pytest.param("<svg><a href=/s></a><a xlink:href=/t></a></svg>", ["/s", "/t"], id="svg"),
         pytest.param("<svg><desc><a xlink:href=/t></a></desc></svg><a xlink:href=/u>", [], id="not-svg"),
         pytest.param("<table><a href=1><tr><td><a href=2></table>", ["1", "2"], id="foster-parent"),
@@ -194,6 +198,8 @@ def test_meta_refresh_is_the_first_link_and_the_first_that_has_an_address() -> N
         pytest.param(f"<body>{'x' * 100_000}<base href=/d/>", "/d/", id="U4-in-body"),
         pytest.param("<base target=_top><base href=/1><base href=/2>", "/1", id="first-with-href"),
         pytest.param("<base href><base href=/2>", "", id="empty"),
+        pytest.param("<svg><base href=/s></svg><math><base href=/m></math><base href=/2>", "/2", id="not-of-svg"),
+        pytest.param("<svg><foreignObject><base href=/2></foreignObject></svg>", "/2", id="within-svg"),
         pytest.param("<!-- <base href=/1> --><template><base href=/2></template>", None, id="not-in-the-document"),
     ],
 )

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from conftest import CrawlCommand
+from conftest import CrawlCommand, peak_memory
 from mockserver import MockServer, Reply, page
-from tinycrawl.markup import Link, decode_body, read_markup
+from tinycrawl.markup import Link, decode_body, page_text, read_markup
 from tinycrawl.outline import is_costly, outline
 
 # None of these would be done in the lifetime of a crawl, or in the memory of a machine, if a tree were made of it.
@@ -38,6 +38,25 @@ def test_a_hostile_page_is_read_to_its_last_link(text: str) -> None:
     assert markup.links[0] == Link("/first", False)
     assert markup.links[-1] == Link("/last", False)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400_000  # kB
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        pytest.param(b"<html><body><a " + b"x" * 8_000_000 + b">", "application/xhtml+xml", id="xhtml-a-long-name"),
+        pytest.param(b"<html><body><a " + b'""' * 4_000_000 + b">", "application/xhtml+xml", id="xhtml-empty-values"),
+        pytest.param(b"\xff<html>" + b"<meta charset>" * 600_000, "text/html", id="metas-without-a-charset"),
+        pytest.param(b"\xff<html>" + b"<meta>" * 1_300_000, "text/html", id="metas"),
+    ],
+)
+def test_a_hostile_body_costs_no_more_memory_than_another(body: bytes, content_type: str) -> None:
+    process = Path("/proc/self")
+    (process / "clear_refs").write_text("5")  # the peak begins anew
+    before = peak_memory(process)
+
+    page_text(body, "", content_type)
+
+    assert peak_memory(process) - before < 10 * len(body)
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
@@ -98,6 +117,16 @@ def outlined(text: str) -> list[str]:
         ("<template><a href=1><template><a href=2></template><a href=3></template><a href=4>", ["4"]),
         ("<svg><style><a href=1></style><![CDATA[<a href=2>]]><a href=3></svg><![CDATA[<a href=4>]]><a href=5>", "135"),
         ("<svg/><style><a href=1></style><a href=2>", ["2"]),
+        ("<svg><p><script><a href=1></script><template><a href=2></template><textarea><a href=3></textarea>", []),
+        ("<div><svg></div><style><a href=1></style><svg></div><style><a href=2></style>", ["2"]),
+        ("<svg></p><style><a href=1></style><svg><font><style><a href=2></style></svg>", ["2"]),
+        ("<svg><font color=x><style><a href=1></style></svg><a href=2>", ["2"]),
+        ("<svg><desc><style><a href=1></style></div><a href=2></a></desc><style><a href=3></style>", ["2", "3"]),
+        ("<svg><area href=1><iframe src=2></iframe><base href=3></svg>", []),
+        ("<math><a href=1></a><mi><a href=2></a></mi></math>", ["2"]),
+        ("<math><annotation-xml><style><a href=1></style></math><a href=2>", ["2"]),
+        ("<math><annotation-xml encoding=text/html><style><a href=1></style><area href=2>", ["2"]),
+        (f"<a {' '.join(f'data-a{n}=xxxx' for n in range(300))} href=1 href=2>", ["1"]),
         ("<frame src=1><p><a href=2>", ["2"]),
         ("<frameset><frame src=1></frameset>", ["1"]),
         ("<iframe src=1></iframe><iframe src=>", ["1"]),

@@ -275,10 +275,12 @@ function answer(text) {
     let base = null, refresh = '';
     for (const element of new DOMParser().parseFromString(text, 'text/html').querySelectorAll('*')) {
         const name = element.localName, get = key => element.getAttribute(key);
-        if (name === 'base' && base === null) base = get('href');
-        if ((name === 'a' || name === 'area') && get('href') !== null)
-            links.push([get('href'), (get('rel') || '').toLowerCase().split(/[\t\n\f\r ]+/).includes('nofollow')]);
-        if ((name === 'frame' || name === 'iframe') && get('src')) links.push([get('src'), false]);
+        const space = element.namespaceURI.split('/').pop(), html = space === 'xhtml';
+        if (html && name === 'base' && base === null) base = get('href');
+        const href = get('href') ?? (space === 'svg' ? get('xlink:href') : null);
+        if (((name === 'a' && space !== 'MathML') || (html && name === 'area')) && href !== null)
+            links.push([href, (get('rel') || '').toLowerCase().split(/[\t\n\f\r ]+/).includes('nofollow')]);
+        if (html && (name === 'frame' || name === 'iframe') && get('src')) links.push([get('src'), false]);
         if (name === 'meta' && get('content') !== null) {
             if ((get('http-equiv') || '').toLowerCase() === 'refresh')
                 refresh = refresh || target(get('content')).trim();

@@ -27,6 +27,8 @@ from tinycrawl.items import Page
 
 # https://owasp.org/www-community/attacks/CSV_Injection
 _FORMULA_START = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff0b", "\uff0d", "\uff1d", "\uff20")
+# Where a spreadsheet takes semicolons or tabs for the ends of cells.
+_CELL_START = re.compile("([;\t] *)(?=[=+@\uff0b\uff0d\uff1d\uff20-])")
 _NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, 2.2
 _COMMANDS = "\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069"
 _NOT_IN_JSON = re.compile(f"[{_COMMANDS}]")
@@ -121,7 +123,7 @@ class SafeCsvExporter(TextExporter, CsvItemExporter):
         text = serialized.decode("utf-8", "replace") if isinstance(serialized, bytes) else serialized
         if not isinstance(text, str):
             return serialized
-        safe = _NOT_IN_CSV.sub(lambda char: one_line(char[0]), text)
+        safe = _NOT_IN_CSV.sub(lambda char: one_line(char[0]), _CELL_START.sub(r"\1'", text))
         if text.startswith(_FORMULA_START):
             return f"'{safe}"
         return safe if safe != text else serialized

@@ -18,7 +18,7 @@ from w3lib.encoding import (
 )
 
 from tinycrawl.charsets import decode
-from tinycrawl.content import XHTML_TYPE
+from tinycrawl.content import HTML_TYPES, XHTML_TYPE
 from tinycrawl.outline import is_costly, outline
 
 # Python codecs that are no charsets of the web: like UTF-7, which w3lib refuses, they can spell "<" in other bytes.
@@ -36,7 +36,13 @@ _REFRESH = re.compile(
 )
 _MOST_SEARCHED = 1 << 20  # bytes; browsers give up sooner
 _DECLARATIONS = "meta[charset], meta[content]"  # of an encoding
-_HTML_IN_SVG = frozenset({"foreignobject", "foreignObject", "desc", "title"})
+# https://html.spec.whatwg.org/multipage/parsing.html#html-integration-point
+_HTML_WITHIN = {
+    "svg": frozenset({"foreignobject", "foreignObject", "desc", "title"}),
+    "math": frozenset({"mi", "mn", "mo", "ms", "mtext"}),
+}
+_FOREIGN = re.compile(r"<(?:svg|math)", re.IGNORECASE)
+_MATH = re.compile(r"<math", re.IGNORECASE)
 _XML_EMPTY = re.compile(
     r"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)"
     r"|<(script|style|title|textarea|iframe|noscript|noembed|noframes|xmp|a|template)\b"
@@ -47,7 +53,6 @@ _SEPARATORS = re.compile(r"[\s,]+")
 _TITLE = re.compile(r"<title[\t\n\f\r />]", re.IGNORECASE)
 _SIMPLE_TITLE = re.compile(r"<title(?:[\t\n\f\r ][^<>\"']*)?>[^<]*(?=</title[\t\n\f\r />])", re.IGNORECASE)
 _ASCII_SPACE = re.compile(r"[\t\n\f\r ]+")
-_HTML_IN_MATH = frozenset({"mi", "mn", "mo", "ms", "mtext", "annotation-xml"})
 _OUTLINE_BATCH = 5_000  # tags of an outline that are parsed at a time
 # A robot's name before a colon; not the rest of a date that has a comma: `unavailable_after: Friday, 25-Jun-10 15:00`.
 _ROBOTS_SCOPE = re.compile(r"\s*(?P<name>[A-Za-z_*][^\s:]*)\s*:(?P<rest>.*)", re.DOTALL)
@@ -166,16 +171,24 @@ class _Reader:
 
     def read(self, text: str) -> None:
         links = self._links
-        for node in LexborHTMLParser(text).css(_QUERY):
+        foreign = _FOREIGN.search(text) is not None
+        may_be_foreign = {"base", "area", "frame", "iframe"} if foreign else set()
+        if foreign and _MATH.search(text):
+            may_be_foreign.add("a")  # one of SVG is a link, too
+        spaces = _Namespaces()
+        tree = LexborHTMLParser(text)
+        for node in tree.css(_QUERY):
             attributes = node.attributes
             tag = node.tag
             if tag == "meta":
                 self._read_meta(attributes)
                 continue
+            if tag in may_be_foreign and spaces.of(node) not in ("", "svg" if tag == "a" else ""):
+                continue
             name = "src" if tag in {"frame", "iframe"} else "href"
             if name in attributes:
                 value = attributes.get(name) or ""  # None: the attribute has no value
-            elif tag == "a" and _is_svg(node):
+            elif tag == "a" and spaces.of(node) == "svg":
                 value = attributes.get("xlink:href") or ""
             else:  # the query takes it for an href everywhere
                 continue
@@ -204,19 +217,32 @@ class _Reader:
             self._directives.update(_SEPARATORS.split(content.lower()))
 
 
-def _is_svg(node: LexborNode) -> bool:
-    """Is an element of a name that HTML has too one of SVG?"""
-    return _is_within(node, "svg", _HTML_IN_SVG)
+class _Namespaces:
+    """Tells of the elements of one tree which are of SVG or MathML: they may have the names of those of HTML."""
+
+    def __init__(self) -> None:
+        self._within: dict[int, str] = {}  # by element: the namespace of what is in it
+
+    def of(self, node: LexborNode) -> str:
+        """``svg`` or ``math``; ``""`` is HTML."""
+        chain = []
+        parent = node.parent
+        while parent is not None and parent.mem_id not in self._within:
+            chain.append(parent)
+            parent = parent.parent
+        within = "" if parent is None else self._within[parent.mem_id]
+        for element in reversed(chain):
+            own = within or (element.tag if element.tag in _HTML_WITHIN else "")
+            within = "" if not own or _holds_html(element, own) else own
+            self._within[element.mem_id] = within
+        return within
 
 
-def _is_within(node: LexborNode, foreign: str, html: frozenset[str]) -> bool:
-    """Is *node* in an element *foreign*, with none of *html* between them, in which HTML begins again?"""
-    parent = node.parent
-    while parent is not None and parent.tag not in html:
-        if parent.tag == foreign:
-            return True
-        parent = parent.parent
-    return False
+def _holds_html(node: LexborNode, foreign: str) -> bool:
+    """Does HTML begin again in this element of a *foreign* namespace?"""
+    if node.tag == "annotation-xml":
+        return foreign == "math" and (node.attributes.get("encoding") or "").lower() in HTML_TYPES
+    return node.tag in _HTML_WITHIN[foreign]
 
 
 def as_html(xhtml: str) -> str:
@@ -252,7 +278,8 @@ def read_title(text: str) -> str:
             tags = outline(text, with_titles=True)
             text = next((tag for tag in tags if tag.startswith("<title>")), "")
         titles = LexborHTMLParser(text).css("title")
-        title = next((node for node in titles if not (_is_svg(node) or _is_within(node, "math", _HTML_IN_MATH))), None)
+        spaces = _Namespaces()
+        title = next((node for node in titles if not spaces.of(node)), None)
     return "" if title is None else _ASCII_SPACE.sub(" ", title.text()).strip(" ")
 
 

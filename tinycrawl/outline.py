@@ -6,6 +6,7 @@ page that might be one is read tag by tag instead.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 # https://html.spec.whatwg.org/multipage/parsing.html#tokenization
@@ -15,9 +16,22 @@ _ATTRIBUTE = (
     rf"[^\t\n\f\r />][^\t\n\f\r />=]*+"
     rf"(?:{_SPACE}*+={_SPACE}*+(?:\"[^\"]*+\"|'[^']*+'|[^\t\n\f\r >\"'][^\t\n\f\r >]*+|(?=>)))?+"
 )
+_ATTRIBUTES = re.compile(_ATTRIBUTE)
+_READ_ATTRIBUTES = frozenset({"charset", "content", "href", "http-equiv", "name", "rel", "src", "xlink:href"})
 _TAG_REST = rf"(?:{_SPACE}|/|{_ATTRIBUTE})*+>"
 _TEXT = frozenset({"iframe", "noembed", "noframes", "script", "style", "textarea", "title", "xmp"})  # content is text
 _FOREIGN = frozenset({"math", "svg"})  # there CDATA is text, and a <style> is an element like any other
+_FOREIGN_TAG = re.compile(r"<(?:svg|math)", re.IGNORECASE)
+_INTEGRATION = frozenset({"annotation-xml", "desc", "foreignobject", "mi", "mn", "mo", "ms", "mtext", "title"})
+_BREAKING_OUT = re.compile(
+    "b|big|blockquote|body|br|center|code|dd|div|dl|dt|em|embed|h[1-6]|head|hr|i|img|li|listing|menu|meta|nobr|ol|p|pre"
+    "|ruby|s|small|span|strong|strike|sub|sup|table|tt|u|ul|var"
+)
+_FONT = re.compile(r"[\t\n\f\r /](?:color|face|size)[\t\n\f\r /=>]", re.IGNORECASE)
+_HTML_ENCODING = re.compile(
+    r"[\t\n\f\r /]encoding[\t\n\f\r ]*=[\t\n\f\r ]*[\"']?(?:text/html|application/xhtml\+xml)[\"'\t\n\f\r />]",
+    re.IGNORECASE,
+)
 _READ = frozenset({"a", "area", "base", "frame", "iframe", "meta"})
 _NAMES = _READ | _TEXT | _FOREIGN | {"frameset", "plaintext", "template"}
 # A tag, a comment, CDATA, what the standard calls a bogus comment; or a tag that the end of the page cuts off.
@@ -39,7 +53,6 @@ _FORMATTING = re.compile(
 )
 _FORMATTING_NAMES = 14
 _LONG_TAG = 1024  # characters
-_MOST_ATTRIBUTES = 200  # of a long tag that are read
 
 
 def is_costly(text: str) -> bool:
@@ -66,7 +79,8 @@ def outline(text: str, *, with_titles: bool = False) -> Iterator[str]:
     >>> list(outline("<div><A HREF=x>y</a><!-- <a href=z> --><textarea><a href=z></textarea>"))
     ['<A HREF=x></A>']
     """
-    foreign, templates, has_frames = 0, 0, False
+    foreign = _Foreign(text)
+    templates, has_frames = 0, False
     position: int | None = 0
     while position is not None:
         tokens, position = _TOKEN.finditer(text, position), None
@@ -75,31 +89,98 @@ def outline(text: str, *, with_titles: bool = False) -> Iterator[str]:
                 if token["cut"]:
                     return
                 if token["cdata"]:
-                    end = text.find("]]>" if foreign else ">", token.end())
+                    end = text.find("]]>" if foreign.now else ">", token.end())
                     position = end + 1 if end >= 0 else len(text)
                     break
                 continue
             name = token["name"].lower()
-            if name not in _NAMES:
+            if name not in _NAMES and not foreign.is_there:
                 continue
-            if name in _FOREIGN:
-                foreign = max(0, foreign + (-1 if token["end"] else int(not token["rest"].endswith("/>"))))
-            elif name == "template" and not foreign:
-                templates = max(0, templates + (-1 if token["end"] else 1))
             if token["end"]:
+                if name == "template" and not foreign.now:
+                    templates = max(0, templates - 1)
+                foreign.end(name)
                 continue
+            space = foreign.start(name, token["rest"])
             has_frames = has_frames or name == "frameset"
-            if name in _READ and not templates and (name != "frame" or has_frames):
+            if name == "template" and not space:
+                templates += 1
+            if name in _READ and not templates and (name != "frame" or has_frames) and (not space or name == "a"):
                 shown = "iframe" if name == "frame" else token["name"]
                 tag = f"<{shown}{_shorten(token['rest'])}</{shown}>"
-                yield f"<svg>{tag}</svg>" if foreign and name == "a" else tag
-            if name == "plaintext" and not foreign:
+                if space != "math":
+                    yield f"<svg>{tag}</svg>" if space else tag
+            if space:
+                continue
+            if name == "plaintext":
                 return
-            if name in _TEXT and not foreign:
+            if name in _TEXT:
                 position = _end_of_text(name, text, token.end())
                 if with_titles and name == "title" and not templates:
                     yield f"<title>{text[token.end() : position]}</title>"
                 break
+
+
+class _Foreign:
+    """Tells the namespace of each tag: *now* is that of the place, ``svg``, ``math`` or, for HTML, ``""``.
+
+    By https://html.spec.whatwg.org/multipage/parsing.html#parsing-main-inforeign, without a tree: elements of HTML are
+    counted only.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.is_there = _FOREIGN_TAG.search(text) is not None
+        self.now = ""
+        self._open: list[tuple[str, str]] = []  # from the outermost <svg> or <math>: names, and the namespace in them
+        self._names: Counter[str] = Counter()  # of those
+        self._html: Counter[str] = Counter()  # names of the elements that are open in HTML
+
+    def start(self, name: str, rest: str) -> str:
+        """A start tag, with what follows its name; return the namespace of the element."""
+        if not self.is_there:
+            return ""
+        if self.now and (_BREAKING_OUT.fullmatch(name) or (name == "font" and _FONT.search(rest))):
+            self._leave()
+        space = self.now or (name if name in _FOREIGN else "")
+        if not space:
+            self._html[name] += 1
+        elif not rest.endswith("/>"):
+            within = "" if self._holds_html(name, space, rest) else space
+            self._open.append((name, within))
+            self._names[name] += 1
+            self.now = within
+        return space
+
+    def end(self, name: str) -> None:
+        """An end tag."""
+        if not self._open:
+            self._html[name] -= self._html[name] > 0
+        elif not self.now and name not in _FOREIGN and name not in _INTEGRATION:
+            return  # of an element of HTML within the foreign one
+        elif self.now and name in ("br", "p"):
+            self._leave()
+        elif self._names[name]:
+            while self._pop() != name:
+                pass
+        elif self.now and self._html[name]:
+            self._leave()
+            self._html[name] -= 1
+
+    def _holds_html(self, name: str, space: str, rest: str) -> bool:
+        if name == "annotation-xml":
+            return space == "math" and _HTML_ENCODING.search(rest) is not None
+        return name in _INTEGRATION and (name in ("desc", "foreignobject", "title")) == (space == "svg")
+
+    def _leave(self) -> None:
+        """Back to HTML, that outside or that within a foreign element."""
+        while self.now:
+            self._pop()
+
+    def _pop(self) -> str:
+        name, _ = self._open.pop()
+        self._names[name] -= 1
+        self.now = self._open[-1][1] if self._open else ""
+        return name
 
 
 def _end_of_text(name: str, text: str, position: int) -> int:
@@ -124,7 +205,12 @@ def _end_of_text(name: str, text: str, position: int) -> int:
 
 
 def _shorten(rest: str) -> str:
+    """The attributes of a long tag that are looked at."""
     if len(rest) <= _LONG_TAG:
         return rest
-    attributes = re.findall(_ATTRIBUTE, rest)[:_MOST_ATTRIBUTES]
-    return f" {' '.join(attributes)}>"
+    found: dict[str, str] = {}
+    for match in _ATTRIBUTES.finditer(rest):
+        name = match[0].partition("=")[0].rstrip("\t\n\f\r ").lower()
+        if name in _READ_ATTRIBUTES:
+            found.setdefault(name, match[0])
+    return f" {' '.join(found.values())}>"
