@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -197,7 +198,8 @@ def _expand(where: str, path: str) -> Path:
     """Make *path* absolute, without links."""
     try:
         absolute = Path(path).expanduser().resolve()
-        absolute.exists()
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            absolute.stat()
     except (OSError, RuntimeError, TypeError):  # a loop of links, a home that nobody has, a name that is too long
         raise UsageError(f"{where}: expected a path, got {show_value(path)}") from None
     return absolute
