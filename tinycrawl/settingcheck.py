@@ -38,7 +38,7 @@ _ANY_SIGN = re.compile(r"PRIORITY|INDENT")  # numbers that may be negative
 _FRACTION = re.compile(r"^DOWNLOAD_(DELAY|TIMEOUT)|^DNS_TIMEOUT$")  # though the default is written as a whole number
 _FLAG = re.compile(r"_(ENABLED|USE_SSL|VERIFY)$")
 _AT_LEAST_1 = ("REACTOR_THREADPOOL_MAXSIZE", "SCRAPER_SLOT_MAX_ACTIVE_SIZE", "DNS_TIMEOUT", "DNSCACHE_SIZE")
-# What these must be is said by `plan`; a name alone (REFERRER_POLICY) is no class.
+# What these must be is said by `check_settings`; a name alone (REFERRER_POLICY) is no class.
 _NOT_LOADED = ("SCHEDULER", "DUPEFILTER_CLASS", "TWISTED_REACTOR", "REFERRER_POLICY", "DNS_RESOLVER")
 _CLASSES_WITHOUT_DEFAULT = ("ASYNCIO_EVENT_LOOP", "FEED_URI_PARAMS", "DOWNLOADER_CLIENTCONTEXTFACTORY")
 
